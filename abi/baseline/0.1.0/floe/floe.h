@@ -1,0 +1,313 @@
+/* floe: collective communication for CPUs. The public C API (C99), and the whole of it.
+ *
+ * Objects
+ *   floe_context_t  one per rank (usually one per process): owns the progress engine and its threads
+ *   floe_comm_t     a communicator: `size` ranks that communicate, this one being `rank`
+ *   floe_request_t  an operation under way
+ *
+ * Rules that hold for every function
+ *   - Every call returns a floe_status_t. After anything but FLOE_OK, floe_last_error() says in words
+ *     who, what, where and how long, for this thread's last failed call.
+ *   - Counts are elements, sizes are bytes, times are milliseconds, ranks start at 0.
+ *   - Structs start with `struct_size`; initialise them with their _INIT macro.
+ *   - Collectives on one communicator are called by all its ranks in the same order. Point-to-point
+ *     operations are never ordered behind collectives.
+ *   - An argument error is found before anything is sent and leaves the communicator usable. Every
+ *     other error of an operation leaves the communicator aborted: destroy it.
+ *   - Every operation has the communicator's deadline. No call waits for ever.
+ *   - A handle used in a forked child answers FLOE_ERR_FORKED.
+ */
+#ifndef FLOE_FLOE_H
+#define FLOE_FLOE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#if defined(__GNUC__)
+#define FLOE_API __attribute__((visibility("default")))
+#else
+#define FLOE_API
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define FLOE_VERSION_MAJOR 0
+#define FLOE_VERSION_MINOR 1
+#define FLOE_VERSION_PATCH 0
+
+typedef struct floe_context floe_context_t;
+typedef struct floe_comm floe_comm_t;
+typedef struct floe_request floe_request_t;
+
+typedef enum floe_status {
+  FLOE_OK = 0,
+  FLOE_IN_PROGRESS = 1,     /* floe_test, floe_wait: not complete yet; not an error */
+  FLOE_ERR_ARGUMENT = 2,    /* a wrong argument; nothing was sent */
+  FLOE_ERR_UNSUPPORTED = 3, /* a pair of type and operation, or a feature, that does not exist */
+  FLOE_ERR_ENVIRONMENT = 4, /* a missing or wrong environment variable */
+  FLOE_ERR_TIMEOUT = 5,     /* the communicator's deadline passed; it is aborted */
+  FLOE_ERR_PEER = 6,        /* a rank died or left */
+  FLOE_ERR_MISMATCH = 7,    /* ranks disagree: on a collective's arguments, versions or settings */
+  FLOE_ERR_ABORTED = 8,     /* floe_comm_abort was called, here or on another rank */
+  FLOE_ERR_TRUNCATED = 9,   /* a message is longer than the buffer posted for it */
+  FLOE_ERR_FORKED = 10,     /* the handle belongs to the parent process */
+  FLOE_ERR_SYSTEM = 11,     /* the operating system refused something: memory, descriptors, ... */
+  FLOE_ERR_TRANSPORT = 12,  /* libfabric or the network failed */
+  FLOE_ERR_STORE = 13,      /* the store failed, or a rank never arrived at it */
+  FLOE_ERR_INTERNAL = 14    /* a defect of floe */
+} floe_status_t;
+
+typedef enum floe_type {
+  FLOE_FLOAT32 = 0,
+  FLOE_FLOAT64 = 1,
+  FLOE_FLOAT16 = 2,
+  FLOE_BFLOAT16 = 3,
+  FLOE_INT8 = 4,
+  FLOE_INT16 = 5,
+  FLOE_INT32 = 6,
+  FLOE_INT64 = 7,
+  FLOE_UINT8 = 8,
+  FLOE_UINT16 = 9,
+  FLOE_UINT32 = 10,
+  FLOE_UINT64 = 11
+} floe_type_t;
+
+typedef enum floe_op {
+  FLOE_SUM = 0,
+  FLOE_AVG = 1, /* sum / size; floats only */
+  FLOE_PRODUCT = 2,
+  FLOE_MIN = 3, /* NaN if any element is NaN, as in PyTorch */
+  FLOE_MAX = 4  /* NaN if any element is NaN, as in PyTorch */
+} floe_op_t;
+
+/* For `send` of a collective: the input is in `recv`. */
+#define FLOE_IN_PLACE ((const void *)(intptr_t)-1)
+/* For `source` of floe_recv: whichever rank's matching message comes first. */
+#define FLOE_ANY_SOURCE UINT32_MAX
+/* For `timeout_ms` of floe_wait: until the communicator's deadline. */
+#define FLOE_NO_TIMEOUT UINT64_MAX
+
+/* ---- Version and errors ------------------------------------------------------------------- */
+
+/* The library's version: major * 10000 + minor * 100 + patch. Never fails. */
+FLOE_API uint32_t floe_version(void);
+
+/* The name of a status, such as "FLOE_ERR_PEER"; a static string, "unknown status" if there is none. */
+FLOE_API const char *floe_status_string(floe_status_t status);
+
+/* What went wrong in this thread's last failed call, in words. Owned by floe, valid until the thread's
+ * next failing call; never NULL. */
+FLOE_API const char *floe_last_error(void);
+
+/* ---- Context ------------------------------------------------------------------------------ */
+
+typedef struct floe_context_config {
+  uint32_t struct_size;
+  int32_t workers; /* threads that progress operations nobody waits for: 0 or 1; -1: FLOE_WORKERS */
+} floe_context_config_t;
+
+#define FLOE_CONTEXT_CONFIG_INIT \
+  { (uint32_t)sizeof(floe_context_config_t), -1 }
+
+/* Creates this rank's context. `config` may be NULL. Without a worker, asynchronous operations advance
+ * only inside floe_test and floe_wait.
+ * Threads: any. Blocking: no. Returns FLOE_OK, FLOE_ERR_ARGUMENT, FLOE_ERR_ENVIRONMENT (a FLOE_*
+ * setting has a wrong value), FLOE_ERR_SYSTEM. */
+FLOE_API floe_status_t floe_context_create(const floe_context_config_t *config, floe_context_t **context);
+
+/* Stops the context's threads and frees it. Its communicators must have been destroyed.
+ * Returns FLOE_OK, FLOE_ERR_ARGUMENT (NULL, or communicators are left), FLOE_ERR_FORKED. */
+FLOE_API floe_status_t floe_context_destroy(floe_context_t *context);
+
+/* ---- Communicators ------------------------------------------------------------------------ */
+
+/* A key-value store that all ranks of a communicator share, through which they find each other.
+ * floe calls it only inside floe_comm_create, on the calling thread, and removes its keys. Keys are
+ * printable ASCII of at most 200 bytes; values have at most 4096 bytes. Each function returns FLOE_OK
+ * or the error that best describes the failure. */
+typedef struct floe_store {
+  uint32_t struct_size;
+  uint32_t reserved; /* 0 */
+  void *user;        /* passed to each function */
+  /* Stores a copy of `bytes` bytes under `key`. */
+  floe_status_t (*set)(void *user, const char *key, const void *value, uint64_t bytes);
+  /* Waits up to timeout_ms for `key`, copies at most `capacity` bytes of its value and sets *bytes to the
+   * value's size. FLOE_ERR_TIMEOUT if the key did not appear. */
+  floe_status_t (*get)(void *user, const char *key, void *value, uint64_t capacity, uint64_t *bytes,
+                       uint64_t timeout_ms);
+  /* Removes `key`; no error if there is none. NULL if the store can't. */
+  floe_status_t (*remove)(void *user, const char *key);
+} floe_store_t;
+
+#define FLOE_STORE_INIT \
+  { (uint32_t)sizeof(floe_store_t), 0, NULL, NULL, NULL, NULL }
+
+typedef struct floe_comm_config {
+  uint32_t struct_size;
+  uint32_t rank;       /* 0 <= rank < size; floe_comm_create_from_env ignores rank and size */
+  uint32_t size;       /* 1 or more */
+  uint32_t reserved;   /* 0 */
+  const char *name;    /* for messages and store keys, at most 63 printable characters; NULL: "world" */
+  uint64_t timeout_ms; /* deadline of creation and of each operation; 0: FLOE_TIMEOUT_MS's value */
+} floe_comm_config_t;
+
+#define FLOE_COMM_CONFIG_INIT \
+  { (uint32_t)sizeof(floe_comm_config_t), 0, 1, 0, NULL, 0 }
+
+/* Creates a communicator of `config->size` ranks, found through `store` (NULL is allowed for size 1).
+ * Collective: all ranks call it, with the same size, name and timeout. Blocking: until all ranks are
+ * connected, at most the timeout. The strings and the store are not kept.
+ * Threads: any; creations on one context run one at a time.
+ * Returns FLOE_OK, FLOE_ERR_ARGUMENT, FLOE_ERR_STORE (names the ranks that did not arrive),
+ * FLOE_ERR_MISMATCH, FLOE_ERR_PEER, FLOE_ERR_TIMEOUT, FLOE_ERR_TRANSPORT, FLOE_ERR_SYSTEM,
+ * FLOE_ERR_FORKED. */
+FLOE_API floe_status_t floe_comm_create(floe_context_t *context, const floe_comm_config_t *config,
+                                        const floe_store_t *store, floe_comm_t **comm);
+
+/* The same with rank, size and address from the environment of torchrun (RANK, WORLD_SIZE, MASTER_ADDR,
+ * MASTER_PORT), Intel MPI or MPICH (PMI_RANK, PMI_SIZE), Open MPI (OMPI_COMM_WORLD_RANK, _SIZE) or Slurm
+ * (SLURM_PROCID, SLURM_NTASKS), and with a TCP store that rank 0 serves at MASTER_ADDR:MASTER_PORT while
+ * the call lasts (one port higher under torchrun, whose own store has that port). MASTER_ADDR may be
+ * missing when all ranks are on this host. `config` may be NULL.
+ * Returns as floe_comm_create, or FLOE_ERR_ENVIRONMENT. */
+FLOE_API floe_status_t floe_comm_create_from_env(floe_context_t *context, const floe_comm_config_t *config,
+                                                 floe_comm_t **comm);
+
+/* Frees the communicator. Not collective. Operations under way end with FLOE_ERR_ABORTED; their requests
+ * stay valid until freed. Peers that still wait for this rank get FLOE_ERR_PEER: "rank 2 left".
+ * Returns FLOE_OK, FLOE_ERR_ARGUMENT, FLOE_ERR_FORKED. */
+FLOE_API floe_status_t floe_comm_destroy(floe_comm_t *comm);
+
+/* Ends every operation of the communicator, on all ranks, with FLOE_ERR_ABORTED; every later operation
+ * gets the same. After it has returned floe touches no buffer of the caller's any more.
+ * Threads: any, also while others wait. Returns FLOE_OK, FLOE_ERR_ARGUMENT, FLOE_ERR_FORKED. */
+FLOE_API floe_status_t floe_comm_abort(floe_comm_t *comm);
+
+/* Sets the deadline of operations that start from now on; 0 is an argument error. */
+FLOE_API floe_status_t floe_comm_set_timeout(floe_comm_t *comm, uint64_t timeout_ms);
+
+typedef struct floe_comm_info {
+  uint32_t struct_size;
+  uint32_t rank;
+  uint32_t size;
+  uint32_t local_rank; /* position among the ranks of this host, by rank */
+  uint32_t local_size; /* ranks on this host */
+  uint32_t direct;     /* 1: all ranks are on this host and use shared memory */
+  uint64_t timeout_ms;
+} floe_comm_info_t;
+
+#define FLOE_COMM_INFO_INIT \
+  { (uint32_t)sizeof(floe_comm_info_t), 0, 0, 0, 0, 0, 0 }
+
+/* Describes the communicator. Fills at most info->struct_size bytes. Never blocks. */
+FLOE_API floe_status_t floe_comm_info(const floe_comm_t *comm, floe_comm_info_t *info);
+
+/* ---- Collectives --------------------------------------------------------------------------
+ * Common to all:
+ *   send   read until the operation completes; may not overlap recv but in the in-place form given
+ *   recv   written until the operation completes
+ *   count  elements; the same on all ranks; 0 is allowed, buffers may then be NULL
+ *   req    non-NULL: the call returns at once, and *req is waited for or tested and then freed;
+ *          NULL: returns when done, at most the communicator's timeout later
+ * Threads: any; calls on one communicator are serialised, in an order the callers must agree on.
+ * Return FLOE_OK, FLOE_ERR_ARGUMENT or FLOE_ERR_UNSUPPORTED (nothing was sent), FLOE_ERR_MISMATCH,
+ * FLOE_ERR_PEER, FLOE_ERR_TIMEOUT, FLOE_ERR_ABORTED, FLOE_ERR_TRANSPORT, FLOE_ERR_FORKED; an error after
+ * the start of an asynchronous operation is what floe_wait or floe_test returns.
+ * Numbers: sums of 16-bit floats use a float32 accumulator over all ranks in rank order and round once,
+ * to nearest even; all ranks get the same bits, in every run. */
+
+/* Combines `count` elements of every rank's `send` into every rank's `recv`. In place: send is recv or
+ * FLOE_IN_PLACE. */
+FLOE_API floe_status_t floe_all_reduce(floe_comm_t *comm, const void *send, void *recv, uint64_t count,
+                                       floe_type_t type, floe_op_t op, floe_request_t **req);
+
+/* Combines `count` elements of every rank's `send` into `recv` of rank `root`. Other ranks' recv is not
+ * used and may be NULL. In place, on the root: send is recv or FLOE_IN_PLACE. */
+FLOE_API floe_status_t floe_reduce(floe_comm_t *comm, const void *send, void *recv, uint64_t count,
+                                   floe_type_t type, floe_op_t op, uint32_t root, floe_request_t **req);
+
+/* Copies `count` elements of `buffer` on rank `root` to `buffer` on all others. */
+FLOE_API floe_status_t floe_broadcast(floe_comm_t *comm, void *buffer, uint64_t count, floe_type_t type,
+                                      uint32_t root, floe_request_t **req);
+
+/* Gathers `count` elements of each rank's `send` into `recv` (size * count elements, in rank order) on
+ * all ranks. In place: send is recv + rank * count, or FLOE_IN_PLACE. */
+FLOE_API floe_status_t floe_all_gather(floe_comm_t *comm, const void *send, void *recv, uint64_t count,
+                                       floe_type_t type, floe_request_t **req);
+
+/* Combines `send` (size * count elements) of all ranks and leaves the rank-th `count` elements of the
+ * result in `recv`. In place: recv is send + rank * count (the rest of send is unchanged). */
+FLOE_API floe_status_t floe_reduce_scatter(floe_comm_t *comm, const void *send, void *recv, uint64_t count,
+                                           floe_type_t type, floe_op_t op, floe_request_t **req);
+
+/* Completes when all ranks have called it. */
+FLOE_API floe_status_t floe_barrier(floe_comm_t *comm, floe_request_t **req);
+
+/* ---- Point to point -----------------------------------------------------------------------
+ * A message from one rank to another carries a 64-bit tag. Messages of one sender, receiver and tag are
+ * received in the order sent. `req` as for collectives. */
+
+/* Sends `count` elements. Completes when `buffer` may be reused, which may be before the message is
+ * received. `dest` may not be this rank. */
+FLOE_API floe_status_t floe_send(floe_comm_t *comm, const void *buffer, uint64_t count, floe_type_t type,
+                                 uint32_t dest, uint64_t tag, floe_request_t **req);
+
+/* Receives a message with `tag` from rank `source`, or from any (FLOE_ANY_SOURCE), of at most `count`
+ * elements. A longer message is FLOE_ERR_TRUNCATED. */
+FLOE_API floe_status_t floe_recv(floe_comm_t *comm, void *buffer, uint64_t count, floe_type_t type,
+                                 uint32_t source, uint64_t tag, floe_request_t **req);
+
+/* The same from any of `source_count` ranks listed in `sources`, which is not kept. */
+FLOE_API floe_status_t floe_recv_any(floe_comm_t *comm, void *buffer, uint64_t count, floe_type_t type,
+                                     const uint32_t *sources, uint64_t source_count, uint64_t tag,
+                                     floe_request_t **req);
+
+/* ---- Requests ----------------------------------------------------------------------------- */
+
+/* Progresses the context, and returns the operation's status if it is complete, else FLOE_IN_PROGRESS.
+ * Threads: any, several may test or wait for one request. */
+FLOE_API floe_status_t floe_test(floe_request_t *req);
+
+/* Waits up to timeout_ms while progressing the whole context on this thread. Returns the operation's
+ * status, or FLOE_IN_PROGRESS when the time is up: the operation then goes on and the request stays valid.
+ * FLOE_NO_TIMEOUT waits for the operation's own deadline. */
+FLOE_API floe_status_t floe_wait(floe_request_t *req, uint64_t timeout_ms);
+
+/* Calls `fn(user, status, message)` once when the operation has completed: on the thread that completes it,
+ * or on this one if it has already. `message` is floe_last_error()'s text and valid only during the call.
+ * fn must not block and must not call floe, except floe_request_free. At most one per request, else
+ * FLOE_ERR_ARGUMENT. */
+FLOE_API floe_status_t floe_request_on_complete(
+    floe_request_t *req, void (*fn)(void *user, floe_status_t status, const char *message), void *user);
+
+typedef struct floe_request_info {
+  uint32_t struct_size;
+  uint32_t source; /* of a completed receive: the sender's rank */
+  uint64_t bytes;  /* of a completed receive: the message's size */
+} floe_request_info_t;
+
+#define FLOE_REQUEST_INFO_INIT \
+  { (uint32_t)sizeof(floe_request_info_t), 0, 0 }
+
+/* Describes a completed request; FLOE_ERR_ARGUMENT if it is not complete. */
+FLOE_API floe_status_t floe_request_info(const floe_request_t *req, floe_request_info_t *info);
+
+/* Frees the handle. The operation, if it is not complete, goes on: its buffers stay in use. NULL is
+ * allowed. */
+FLOE_API floe_status_t floe_request_free(floe_request_t *req);
+
+/* ---- Local reduction ---------------------------------------------------------------------- */
+
+/* dst[i] = sources[0][i] op sources[1][i] op ... for `count` elements: the kernel that the collectives use
+ * (see "Numbers" above), on this thread. dst may be one of the sources, and may not overlap them otherwise.
+ * Returns FLOE_OK, FLOE_ERR_ARGUMENT, FLOE_ERR_UNSUPPORTED. */
+FLOE_API floe_status_t floe_local_reduce(void *dst, const void *const *sources, uint32_t source_count,
+                                         uint64_t count, floe_type_t type, floe_op_t op);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* FLOE_FLOE_H */

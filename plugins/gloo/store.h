@@ -1,0 +1,31 @@
+// Gloo's key-value store as floe's.
+#pragma once
+
+#include <floe/floe.h>
+
+#include <string>
+
+#include "gloo_abi_r4.h"
+
+namespace floe::gloo_transport {
+
+// Lives while floe_comm_create runs. The store can't remove keys; the host puts a group's keys under a
+// prefix of its own.
+class Store {
+ public:
+  explicit Store(gloo_abi::r4::IStore& host) : host_(host) {}
+
+  floe_store_t callbacks();
+  // What the host's store threw last, or "".
+  const std::string& error() const { return error_; }
+
+ private:
+  static floe_status_t set(void* user, const char* key, const void* value, uint64_t bytes);
+  static floe_status_t get(void* user, const char* key, void* value, uint64_t capacity, uint64_t* bytes,
+                           uint64_t timeout_ms);
+
+  gloo_abi::r4::IStore& host_;
+  std::string error_;
+};
+
+}  // namespace floe::gloo_transport

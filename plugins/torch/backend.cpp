@@ -1,0 +1,161 @@
+#include "backend.h"
+
+#include <c10/util/Exception.h>
+#include <c10/util/ScopeExit.h>
+
+#include "errors.h"
+#include "exit_gate.h"
+
+namespace floe_torch {
+namespace {
+
+constexpr size_t kLongestName = 63;  // of a communicator
+// Neither callers' tags, which have 31 bits, nor those of messages.cpp, which count, have the upper two bits.
+constexpr uint64_t kLevelTag = uint64_t{3} << 62;
+
+}  // namespace
+
+c10::intrusive_ptr<Backend> Backend::create(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
+                                            const std::string& name, Milliseconds timeout) {
+  const ExitGate gate;
+  TORCH_CHECK(timeout.count() > 0, "floe: the process group's timeout is ", timeout.count(),
+              " ms: it must be positive");
+  Process& process = Process::get();
+  auto backend = c10::make_intrusive<Backend>(process, store, rank, size, name, timeout);
+  process.add(backend);
+  return backend;
+}
+
+Backend::Backend(Process& process, c10::intrusive_ptr<c10d::Store> store, int rank, int size,
+                 std::string name, Milliseconds timeout)
+    : c10d::Backend(rank, size),
+      process_(process),
+      options_(c10::make_intrusive<Options>("floe", timeout)),
+      name_(std::move(name)),
+      store_(std::move(store)) {
+  for (int i = 0; i < kLevels; ++i) levels_[i].queue = std::make_shared<CompletionQueue>(process.pool(), i);
+  levels_.front().comm =
+      std::make_shared<Communicator>(process.context(), store_, rank, size, name_, timeout, health_);
+  init();
+}
+
+Backend::~Backend() { shutdown(); }
+
+void Backend::shutdown() {
+  std::vector<std::shared_ptr<Communicator>> comms;
+  c10::intrusive_ptr<c10d::Store> store;
+  {
+    const std::lock_guard lock(mutex_);
+    for (Level& level : levels_)
+      if (level.comm) comms.push_back(std::move(level.comm));
+    store = std::move(store_);
+  }
+  // Another thread is inside an operation: it gets an error, and leaves the communicator in our place.
+  for (const auto& comm : comms)
+    if (comm.use_count() > 1) floe_comm_abort(comm->handle());
+}
+
+void Backend::abort() {
+  {
+    const std::lock_guard lock(mutex_);
+    store_ = nullptr;  // no level can be added any more
+  }
+  for (const auto& comm : communicators()) check(floe_comm_abort(comm->handle()), "floe:abort");
+}
+
+void Backend::setTimeout(Milliseconds timeout) {
+  for (const auto& comm : communicators())
+    check(floe_comm_set_timeout(comm->handle(), static_cast<uint64_t>(std::max<int64_t>(0, timeout.count()))),
+          "floe:set_timeout");
+  options_->timeout = timeout;
+}
+
+std::vector<std::shared_ptr<Communicator>> Backend::communicators() {
+  const std::lock_guard lock(mutex_);
+  TORCH_CHECK(levels_.front().comm, "floe: this process group has been shut down");
+  std::vector<std::shared_ptr<Communicator>> comms;
+  for (const Level& level : levels_)
+    if (level.comm) comms.push_back(level.comm);
+  return comms;
+}
+
+Backend::Level& Backend::level(const char* what) {
+  TORCH_CHECK(this_level() < kLevels, what,
+              ": issued by a callback of a future of a collective that was itself",
+              " issued by a callback, and so on, ", kLevels, " deep: at most ", kLevels - 1,
+              " levels of callbacks may issue collectives");
+  return levels_[this_level()];
+}
+
+std::shared_ptr<Communicator> Backend::communicator(Level& level) {
+  const auto existing = [&] {
+    const std::lock_guard lock(mutex_);
+    TORCH_CHECK(levels_.front().comm, "floe: this process group has been shut down");
+    return level.comm;
+  };
+  if (auto comm = existing()) return comm;
+  const std::lock_guard creating(level.creating);
+  if (auto comm = existing()) return comm;
+  auto comm = create(level);
+  const std::lock_guard lock(mutex_);
+  TORCH_CHECK(store_, "floe: this process group has been shut down or aborted");
+  return level.comm = std::move(comm);
+}
+
+std::shared_ptr<Communicator> Backend::create(const Level& level) {
+  c10::intrusive_ptr<c10d::Store> store;
+  std::shared_ptr<Communicator> group;
+  {
+    const std::lock_guard lock(mutex_);
+    TORCH_CHECK(store_, "floe: this process group has been shut down or aborted");
+    store = store_;
+    group = levels_.front().comm;
+  }
+  const auto number = static_cast<uint64_t>(&level - levels_.data());
+  const std::string suffix = c10::str("+", number);
+  const std::string name = name_.substr(0, kLongestName - suffix.size()) + suffix;
+  WhileCreating watch(std::move(group), rank_, size_, kLevelTag | number);
+  try {
+    // A store is busy as long as another thread waits in it: this thread needs a connection of its own.
+    auto comm = std::make_shared<Communicator>(process_.context(), store->clone(), rank_, size_, name,
+                                               options_->timeout, health_, [&] { return watch.failed(); });
+    watch.done();
+    return comm;
+  } catch (const std::exception&) {
+    watch.check_group();  // says more
+    throw;
+  }
+}
+
+uint32_t Backend::root_rank(const char* what, int64_t root) const {
+  TORCH_CHECK(root >= 0 && root < size_, what, ": root is ", root, ": it must be a rank below ", size_);
+  return static_cast<uint32_t>(root);
+}
+
+Backend::WorkPtr Backend::launch(Operation operation) {
+  const ExitGate gate;
+  const bool collective = !c10d::isP2POp(operation.type);
+  Level& at = collective ? level(operation.title) : levels_.front();
+  const auto comm = communicator(at);
+  const uint64_t sequence = collective ? ++sequence_ : 0;
+  const Milliseconds timeout = operation.timeout;
+  const bool own_timeout = timeout > Milliseconds::zero() && timeout != options_->timeout;
+  const bool blocking = !operation.asynchronous && operation.calls.size() == 1 && !own_timeout;
+  auto work = c10::make_intrusive<Work>(rank_, sequence, std::move(operation), comm, process_.pool(),
+                                        collective ? at.queue : nullptr);
+  if (blocking) {
+    work->run();
+  } else if (own_timeout) {
+    // floe's deadlines belong to the communicator and hold for what starts from then on.
+    const std::lock_guard lock(timeout_mutex_);
+    check(floe_comm_set_timeout(comm->handle(), static_cast<uint64_t>(timeout.count())), "floe:set_timeout");
+    const auto restore = c10::make_scope_exit(
+        [&] { floe_comm_set_timeout(comm->handle(), static_cast<uint64_t>(options_->timeout.count())); });
+    work->start();
+  } else {
+    work->start();
+  }
+  return work;
+}
+
+}  // namespace floe_torch

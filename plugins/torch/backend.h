@@ -1,0 +1,109 @@
+// The c10d backend "floe": one communicator per process group.
+#pragma once
+
+#include <floe/floe.h>
+
+#include <array>
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+#include <torch/csrc/distributed/c10d/Store.hpp>
+#include <vector>
+
+#include "communicator.h"
+#include "completion_queue.h"
+#include "levels.h"
+#include "process.h"
+#include "work.h"
+
+namespace floe_torch {
+
+class Backend final : public c10d::Backend {
+ public:
+  using WorkPtr = c10::intrusive_ptr<c10d::Work>;
+  using Tensors = std::vector<at::Tensor>;
+  using Milliseconds = std::chrono::milliseconds;
+
+  // Collective: blocks until all ranks of the group are connected. Throws.
+  static c10::intrusive_ptr<Backend> create(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
+                                            const std::string& name, Milliseconds timeout);
+  Backend(Process& process, c10::intrusive_ptr<c10d::Store> store, int rank, int size, std::string name,
+          Milliseconds timeout);
+  ~Backend() override;
+
+  const std::string getBackendName() const override { return "floe"; }
+  c10::intrusive_ptr<Options> getBackendOptions() override { return options_; }
+  void setTimeout(Milliseconds timeout) override;
+  void setSequenceNumberForGroup() override {}  // counts from 0 on every rank
+  uint64_t getSequenceNumberForGroup() override { return sequence_; }
+  c10d::ErrorType getError() override { return health_->error; }
+
+  // Leaves the group; what is still under way ends with an error, at once.
+  void shutdown() override;
+  // Ends everything under way, on all ranks.
+  void abort() override;
+
+  // collectives.cpp
+  WorkPtr broadcast(Tensors& tensors, const c10d::BroadcastOptions& opts) override;
+  WorkPtr allreduce(Tensors& tensors, const c10d::AllreduceOptions& opts) override;
+  WorkPtr allreduce_coalesced(Tensors& tensors, const c10d::AllreduceCoalescedOptions& opts) override;
+  WorkPtr reduce(Tensors& tensors, const c10d::ReduceOptions& opts) override;
+  WorkPtr allgather(TensorLists& outputs, Tensors& inputs, const c10d::AllgatherOptions& opts) override;
+  WorkPtr _allgather_base(at::Tensor& output, at::Tensor& input, const c10d::AllgatherOptions& opts) override;
+  WorkPtr allgather_coalesced(TensorLists& outputs, Tensors& inputs,
+                              const c10d::AllgatherOptions& opts) override;
+  WorkPtr allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                          const c10d::AllgatherOptions& opts) override;
+  WorkPtr reduce_scatter(Tensors& outputs, TensorLists& inputs,
+                         const c10d::ReduceScatterOptions& opts) override;
+  WorkPtr _reduce_scatter_base(at::Tensor& output, at::Tensor& input,
+                               const c10d::ReduceScatterOptions& opts) override;
+  WorkPtr reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                          const c10d::ReduceScatterOptions& opts) override;
+  WorkPtr barrier(const c10d::BarrierOptions& opts) override;
+
+  // messages.cpp
+  WorkPtr send(Tensors& tensors, int destination, int tag) override;
+  WorkPtr recv(Tensors& tensors, int source, int tag) override;
+  WorkPtr recvAnysource(Tensors& tensors, int tag) override;
+  WorkPtr gather(TensorLists& outputs, Tensors& inputs, const c10d::GatherOptions& opts) override;
+  WorkPtr scatter(Tensors& outputs, TensorLists& inputs, const c10d::ScatterOptions& opts) override;
+  WorkPtr alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& opts) override;
+  WorkPtr alltoall_base(at::Tensor& output, at::Tensor& input, std::vector<int64_t>& output_splits,
+                        std::vector<int64_t>& input_splits, const c10d::AllToAllOptions& opts) override;
+
+ private:
+  class Exchange;
+
+  // What collectives of one level share: see levels.h. Messages are all of level 0: they are matched by
+  // their tags, whatever the order.
+  struct Level {
+    std::mutex creating;
+    std::shared_ptr<Communicator> comm;  // under mutex_; null before its first use and after shutdown()
+    std::shared_ptr<CompletionQueue> queue;
+    std::atomic<uint64_t> exchanges{0};  // collectives made of messages so far: their tags
+  };
+
+  // Those of this thread's level. The communicator is created at the first use of the level, collectively.
+  Level& level(const char* what);
+  std::shared_ptr<Communicator> communicator(Level& level);
+  std::shared_ptr<Communicator> create(const Level& level);
+  std::vector<std::shared_ptr<Communicator>> communicators();
+  // Runs the operation if its caller waits anyway, else starts it.
+  WorkPtr launch(Operation operation);
+  uint32_t root_rank(const char* what, int64_t root) const;
+
+  Process& process_;
+  const c10::intrusive_ptr<Options> options_;
+  const std::shared_ptr<Health> health_ = std::make_shared<Health>();
+  const std::string name_;
+  std::mutex mutex_;
+  std::array<Level, kLevels> levels_;
+  c10::intrusive_ptr<c10d::Store> store_;  // under mutex_; null after shutdown()
+  std::mutex timeout_mutex_;               // while an operation with a timeout of its own starts
+  std::atomic<uint64_t> sequence_{0};      // collectives so far
+};
+
+}  // namespace floe_torch

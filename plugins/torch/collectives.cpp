@@ -1,0 +1,240 @@
+// Backend's collectives that floe has.
+#include <c10/util/Exception.h>
+
+#include "backend.h"
+
+namespace floe_torch {
+namespace {
+
+using Call = Operation::Call;
+
+Call all_reduce_call(const Reduction& r) {
+  return [r](floe_comm_t* comm, floe_request_t** request) {
+    return floe_all_reduce(comm, FLOE_IN_PLACE, r.elements.data, r.elements.count, r.elements.type, r.op,
+                           request);
+  };
+}
+
+// The tensors are kept until the operation has ended: they may be scratch that nobody else has.
+Call all_gather_call(const at::Tensor& input, const at::Tensor& output) {
+  return [input, output](floe_comm_t* comm, floe_request_t** request) {
+    const Elements from = to_move(input);
+    return floe_all_gather(comm, from.data, output.data_ptr(), from.count, from.type, request);
+  };
+}
+
+Call reduce_scatter_call(const char* what, const at::Tensor& input, const at::Tensor& output,
+                         const c10d::ReduceOp& op) {
+  const Reduction to = to_reduce(what, output, op);
+  return [input, to](floe_comm_t* comm, floe_request_t** request) {
+    return floe_reduce_scatter(comm, input.data_ptr(), to.elements.data, to.elements.count, to.elements.type,
+                               to.op, request);
+  };
+}
+
+void check_pairs(const char* what, const std::vector<at::Tensor>& a, const std::vector<at::Tensor>& b) {
+  TORCH_CHECK(!a.empty() && a.size() == b.size(), what, ": lists of ", a.size(), " outputs and ", b.size(),
+              " inputs are given: equally many are needed, and at least one");
+  for (size_t i = 0; i < a.size(); ++i) {
+    check_tensor(what, a[i]);
+    check_tensor(what, b[i]);
+  }
+}
+
+}  // namespace
+
+// ---- Reductions -----------------------------------------------------------------------------------------
+
+Backend::WorkPtr Backend::allreduce(Tensors& tensors, const c10d::AllreduceOptions& opts) {
+  constexpr const char* what = "floe:all_reduce";
+  const Reduction reduction = to_reduce(what, single(what, tensors), opts.reduceOp);
+  return launch({.type = c10d::OpType::ALLREDUCE,
+                 .title = what,
+                 .inputs = tensors,
+                 .outputs = {tensors},
+                 .calls = {all_reduce_call(reduction)},
+                 .asynchronous = opts.asyncOp,
+                 .timeout = opts.timeout});
+}
+
+Backend::WorkPtr Backend::allreduce_coalesced(Tensors& tensors, const c10d::AllreduceCoalescedOptions& opts) {
+  constexpr const char* what = "floe:all_reduce";
+  TORCH_CHECK(!tensors.empty(), what, ": the list of tensors is empty");
+  std::vector<Call> calls;
+  for (const at::Tensor& tensor : tensors) {
+    check_tensor(what, tensor);
+    calls.push_back(all_reduce_call(to_reduce(what, tensor, opts.reduceOp)));
+  }
+  return launch({.type = c10d::OpType::ALLREDUCE_COALESCED,
+                 .title = what,
+                 .inputs = tensors,
+                 .outputs = {tensors},
+                 .calls = std::move(calls),
+                 .asynchronous = opts.asyncOp,
+                 .timeout = opts.timeout});
+}
+
+Backend::WorkPtr Backend::reduce(Tensors& tensors, const c10d::ReduceOptions& opts) {
+  constexpr const char* what = "floe:reduce";
+  const uint32_t root = root_rank(what, opts.rootRank);
+  const Reduction r = to_reduce(what, single(what, tensors), opts.reduceOp);
+  const bool is_root = rank_ == opts.rootRank;
+  const Call call = [r, root, is_root](floe_comm_t* comm, floe_request_t** request) {
+    return floe_reduce(comm, is_root ? FLOE_IN_PLACE : r.elements.data, is_root ? r.elements.data : nullptr,
+                       r.elements.count, r.elements.type, r.op, root, request);
+  };
+  return launch({.type = c10d::OpType::REDUCE,
+                 .title = what,
+                 .inputs = tensors,
+                 .outputs = {tensors},
+                 .calls = {call},
+                 .asynchronous = opts.asyncOp,
+                 .timeout = opts.timeout});
+}
+
+Backend::WorkPtr Backend::reduce_scatter(Tensors& outputs, TensorLists& inputs,
+                                         const c10d::ReduceScatterOptions& opts) {
+  constexpr const char* what = "floe:reduce_scatter";
+  const at::Tensor& output = single(what, outputs);
+  TORCH_CHECK(inputs.size() == 1, what, ": takes one list of inputs, got ", inputs.size());
+  check_list(what, inputs.front(), size_, output);
+  to_reduce(what, output, opts.reduceOp);  // before the inputs are copied
+  const at::Tensor flat = flatten(inputs.front());
+  return launch({.type = c10d::OpType::REDUCE_SCATTER,
+                 .title = what,
+                 .inputs = inputs.front(),
+                 .outputs = {outputs},
+                 .calls = {reduce_scatter_call(what, flat, output, opts.reduceOp)},
+                 .asynchronous = opts.asyncOp,
+                 .timeout = opts.timeout});
+}
+
+Backend::WorkPtr Backend::_reduce_scatter_base(at::Tensor& output, at::Tensor& input,
+                                               const c10d::ReduceScatterOptions& opts) {
+  Tensors outputs = {output}, inputs = {input};
+  return reduce_scatter_tensor_coalesced(outputs, inputs, opts);
+}
+
+Backend::WorkPtr Backend::reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                                          const c10d::ReduceScatterOptions& opts) {
+  constexpr const char* what = "floe:reduce_scatter";
+  check_pairs(what, outputs, inputs);
+  std::vector<Call> calls;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    check_match(what, inputs[i], outputs[i], size_);
+    calls.push_back(reduce_scatter_call(what, inputs[i], outputs[i], opts.reduceOp));
+  }
+  return launch({.type = c10d::OpType::_REDUCE_SCATTER_BASE,
+                 .title = what,
+                 .inputs = inputs,
+                 .outputs = {outputs},
+                 .calls = std::move(calls),
+                 .asynchronous = opts.asyncOp,
+                 .timeout = opts.timeout});
+}
+
+// ---- Movement -------------------------------------------------------------------------------------------
+
+Backend::WorkPtr Backend::broadcast(Tensors& tensors, const c10d::BroadcastOptions& opts) {
+  constexpr const char* what = "floe:broadcast";
+  const uint32_t root = root_rank(what, opts.rootRank);
+  const Elements e = to_move(single(what, tensors));
+  const Call call = [e, root](floe_comm_t* comm, floe_request_t** request) {
+    return floe_broadcast(comm, e.data, e.count, e.type, root, request);
+  };
+  return launch({.type = c10d::OpType::BROADCAST,
+                 .title = what,
+                 .inputs = tensors,
+                 .outputs = {tensors},
+                 .calls = {call},
+                 .asynchronous = opts.asyncOp,
+                 .timeout = opts.timeout});
+}
+
+Backend::WorkPtr Backend::allgather(TensorLists& outputs, Tensors& inputs,
+                                    const c10d::AllgatherOptions& opts) {
+  constexpr const char* what = "floe:all_gather";
+  const at::Tensor& input = single(what, inputs);
+  TORCH_CHECK(outputs.size() == 1, what, ": takes one list of outputs, got ", outputs.size());
+  check_list(what, outputs.front(), size_, input);
+  const at::Tensor flat = flat_like(outputs.front());
+  return launch({.type = c10d::OpType::ALLGATHER,
+                 .title = what,
+                 .inputs = inputs,
+                 .outputs = outputs,
+                 .calls = {all_gather_call(input, flat)},
+                 .epilogue = [flat, list = outputs.front()](const auto&) { unflatten(flat, list); },
+                 .asynchronous = opts.asyncOp,
+                 .timeout = opts.timeout});
+}
+
+Backend::WorkPtr Backend::_allgather_base(at::Tensor& output, at::Tensor& input,
+                                          const c10d::AllgatherOptions& opts) {
+  Tensors outputs = {output}, inputs = {input};
+  return allgather_into_tensor_coalesced(outputs, inputs, opts);
+}
+
+Backend::WorkPtr Backend::allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                                          const c10d::AllgatherOptions& opts) {
+  constexpr const char* what = "floe:all_gather";
+  check_pairs(what, outputs, inputs);
+  std::vector<Call> calls;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    check_match(what, outputs[i], inputs[i], size_);
+    calls.push_back(all_gather_call(inputs[i], outputs[i]));
+  }
+  return launch({.type = c10d::OpType::_ALLGATHER_BASE,
+                 .title = what,
+                 .inputs = inputs,
+                 .outputs = {outputs},
+                 .calls = std::move(calls),
+                 .asynchronous = opts.asyncOp,
+                 .timeout = opts.timeout});
+}
+
+// outputs[rank][i] is `rank`'s inputs[i].
+Backend::WorkPtr Backend::allgather_coalesced(TensorLists& outputs, Tensors& inputs,
+                                              const c10d::AllgatherOptions& opts) {
+  constexpr const char* what = "floe:all_gather";
+  TORCH_CHECK(!inputs.empty(), what, ": the list of inputs is empty");
+  TORCH_CHECK(static_cast<int>(outputs.size()) == size_, what, ": ", outputs.size(),
+              " lists of outputs are given where ", size_, " are needed, one per rank");
+  for (const Tensors& list : outputs)
+    TORCH_CHECK(list.size() == inputs.size(), what, ": a list of ", list.size(), " outputs is given where ",
+                inputs.size(), " are needed, one per input");
+  std::vector<Call> calls;
+  Tensors flats;
+  TensorLists columns;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    check_tensor(what, inputs[i]);
+    Tensors column;
+    for (const Tensors& list : outputs) column.push_back(list[i]);
+    check_list(what, column, size_, inputs[i]);
+    flats.push_back(flat_like(column));
+    columns.push_back(std::move(column));
+    calls.push_back(all_gather_call(inputs[i], flats.back()));
+  }
+  return launch({.type = c10d::OpType::ALLGATHER_COALESCED,
+                 .title = what,
+                 .inputs = inputs,
+                 .outputs = outputs,
+                 .calls = std::move(calls),
+                 .epilogue =
+                     [flats = std::move(flats), columns = std::move(columns)](const auto&) {
+                       for (size_t i = 0; i < flats.size(); ++i) unflatten(flats[i], columns[i]);
+                     },
+                 .asynchronous = opts.asyncOp,
+                 .timeout = opts.timeout});
+}
+
+Backend::WorkPtr Backend::barrier(const c10d::BarrierOptions& opts) {
+  return launch({.type = c10d::OpType::BARRIER,
+                 .title = "floe:barrier",
+                 .inputs = {},
+                 .outputs = {},
+                 .calls = {floe_barrier},
+                 .asynchronous = opts.asyncOp,
+                 .timeout = opts.timeout});
+}
+
+}  // namespace floe_torch

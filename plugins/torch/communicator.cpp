@@ -1,0 +1,77 @@
+#include "communicator.h"
+
+#include <cstddef>
+
+#include "errors.h"
+#include "store.h"
+
+namespace floe_torch {
+
+void Health::note(floe_status_t status) {
+  switch (status) {
+    case FLOE_OK:
+    case FLOE_ERR_ARGUMENT:
+    case FLOE_ERR_UNSUPPORTED:
+    case FLOE_ERR_FORKED: return;  // the communicator is as it was
+    case FLOE_ERR_TIMEOUT: error = c10d::ErrorType::TIMEOUT; return;
+    case FLOE_ERR_PEER: error = c10d::ErrorType::REMOTE_ERROR; return;
+    default: error = c10d::ErrorType::COMM_ERROR; return;
+  }
+}
+
+Communicator::Communicator(floe_context_t* context, const c10::intrusive_ptr<c10d::Store>& store, int rank,
+                           int size, const std::string& name, std::chrono::milliseconds timeout,
+                           std::shared_ptr<Health> health, Cancelled cancelled)
+    : health_(std::move(health)) {
+  StoreAdapter adapter(store, std::move(cancelled));
+  const floe_store_t callbacks = adapter.callbacks();
+  floe_comm_config_t config = FLOE_COMM_CONFIG_INIT;
+  config.rank = static_cast<uint32_t>(rank);
+  config.size = static_cast<uint32_t>(size);
+  config.name = name.c_str();
+  config.timeout_ms = static_cast<uint64_t>(timeout.count());
+  const floe_status_t status = floe_comm_create(context, &config, &callbacks, &handle_);
+  if (status == FLOE_OK) return;
+  std::string message = floe_last_error();
+  if (!adapter.problem().empty()) message += " (the store said: " + adapter.problem() + ")";
+  std::rethrow_exception(make_error(status, "creating process group '" + name + "' over floe", message));
+}
+
+// ---- WhileCreating --------------------------------------------------------------------------------------
+
+namespace {
+
+constexpr const char* kWhat = "creating a communicator for the collectives of callbacks";
+std::byte nothing;  // where empty messages are
+
+}  // namespace
+
+WhileCreating::WhileCreating(std::shared_ptr<Communicator> group, int rank, int size, uint64_t tag)
+    : group_(std::move(group)), rank_(rank), size_(size), tag_(tag) {
+  if (size_ == 1) return;
+  const auto neighbour = static_cast<uint32_t>((rank_ + size_ - 1) % size_);
+  check(floe_recv(group_->handle(), &nothing, 0, FLOE_UINT8, neighbour, tag_, &message_), kWhat);
+}
+
+bool WhileCreating::failed() {
+  if (message_ && status_ == FLOE_IN_PROGRESS) {
+    status_ = floe_test(message_);
+    if (status_ != FLOE_OK && status_ != FLOE_IN_PROGRESS) error_ = floe_last_error();
+  }
+  return status_ != FLOE_OK && status_ != FLOE_IN_PROGRESS;
+}
+
+void WhileCreating::check_group() {
+  if (!failed()) return;
+  group_->health()->note(status_);
+  std::rethrow_exception(make_error(status_, kWhat, error_));
+}
+
+void WhileCreating::done() {
+  if (!message_) return;
+  const auto neighbour = static_cast<uint32_t>((rank_ + 1) % size_);
+  check(floe_send(group_->handle(), &nothing, 0, FLOE_UINT8, neighbour, tag_, nullptr), kWhat);
+  check(floe_wait(message_, FLOE_NO_TIMEOUT), kWhat);
+}
+
+}  // namespace floe_torch

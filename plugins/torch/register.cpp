@@ -1,0 +1,32 @@
+// How Python reaches the backend: operators, so that no Python.h is needed and one library serves every
+// Python of a torch minor.
+#include <torch/library.h>
+
+#include <algorithm>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+
+#include "backend.h"
+#include "levels.h"
+#include "process.h"
+
+namespace {
+
+// Creates the backend of `group`, collectively, and makes it the group's for CPU tensors.
+void attach(const c10::intrusive_ptr<c10d::ProcessGroup>& group, int64_t timeout_ms,
+            const std::string& name) {
+  auto backend = floe_torch::Backend::create(group->getStore(), group->getRank(), group->getSize(), name,
+                                             std::chrono::milliseconds(timeout_ms));
+  group->setBackend(c10::DeviceType::CPU, c10d::ProcessGroup::BackendType::CUSTOM, backend);
+}
+
+}  // namespace
+
+TORCH_LIBRARY(floe, m) {
+  m.def("_attach(__torch__.torch.classes.c10d.ProcessGroup group, int timeout_ms, str name) -> ()", attach);
+  m.def("_shutdown() -> ()", [] { floe_torch::Process::shutdown_with_python(); });
+  // The level of this thread, and its change, which returns the one before: see levels.h.
+  m.def("_level() -> int", []() -> int64_t { return floe_torch::this_level(); });
+  m.def("_enter_level(int level) -> int", [](int64_t level) -> int64_t {
+    return floe_torch::enter_level(static_cast<int>(std::clamp<int64_t>(level, 0, floe_torch::kLevels)));
+  });
+}

@@ -1,0 +1,179 @@
+#include "tensors.h"
+
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/empty.h>
+#include <c10/util/Exception.h>
+
+#include <optional>
+
+namespace floe_torch {
+namespace {
+
+std::optional<floe_type_t> arithmetic_type(at::ScalarType type) {
+  switch (type) {
+    case at::kFloat:
+    case at::kComplexFloat: return FLOE_FLOAT32;
+    case at::kDouble:
+    case at::kComplexDouble: return FLOE_FLOAT64;
+    case at::kHalf:
+    case at::kComplexHalf: return FLOE_FLOAT16;
+    case at::kBFloat16: return FLOE_BFLOAT16;
+    case at::kChar: return FLOE_INT8;
+    case at::kShort: return FLOE_INT16;
+    case at::kInt: return FLOE_INT32;
+    case at::kLong: return FLOE_INT64;
+    case at::kByte:
+    case at::kBool: return FLOE_UINT8;
+    case at::kUInt16: return FLOE_UINT16;
+    case at::kUInt32: return FLOE_UINT32;
+    case at::kUInt64: return FLOE_UINT64;
+    default: return std::nullopt;
+  }
+}
+
+const char* op_name(c10d::ReduceOp::RedOpType op) {
+  switch (op) {
+    case c10d::ReduceOp::SUM: return "SUM";
+    case c10d::ReduceOp::AVG: return "AVG";
+    case c10d::ReduceOp::PRODUCT: return "PRODUCT";
+    case c10d::ReduceOp::MIN: return "MIN";
+    case c10d::ReduceOp::MAX: return "MAX";
+    case c10d::ReduceOp::BAND: return "BAND";
+    case c10d::ReduceOp::BOR: return "BOR";
+    case c10d::ReduceOp::BXOR: return "BXOR";
+    case c10d::ReduceOp::PREMUL_SUM: return "PREMUL_SUM";
+    default: return "unknown";
+  }
+}
+
+std::optional<floe_op_t> arithmetic_op(c10d::ReduceOp::RedOpType op, at::ScalarType type) {
+  const bool boolean = type == at::kBool;
+  const bool complex = c10::isComplexType(type);
+  switch (op) {
+    case c10d::ReduceOp::SUM: return boolean ? FLOE_MAX : FLOE_SUM;
+    case c10d::ReduceOp::AVG:
+      if (!c10::isFloatingType(type) && !complex) return std::nullopt;
+      return FLOE_AVG;
+    case c10d::ReduceOp::PRODUCT:
+      if (complex) return std::nullopt;
+      return boolean ? FLOE_MIN : FLOE_PRODUCT;
+    case c10d::ReduceOp::MIN:
+      if (complex) return std::nullopt;
+      return FLOE_MIN;
+    case c10d::ReduceOp::MAX:
+      if (complex) return std::nullopt;
+      return FLOE_MAX;
+    default: return std::nullopt;
+  }
+}
+
+// Whether the tensors lie one after another in memory, so that the first one's pointer stands for all.
+bool adjacent(const std::vector<at::Tensor>& tensors) {
+  const auto* next = static_cast<const std::byte*>(tensors.front().const_data_ptr());
+  for (const at::Tensor& tensor : tensors) {
+    if (!tensor.is_contiguous() || tensor.const_data_ptr() != next || !tensor.is_alias_of(tensors.front()))
+      return false;
+    next += tensor.nbytes();
+  }
+  return true;
+}
+
+at::Tensor as_one(const std::vector<at::Tensor>& tensors, int64_t elements) {
+  return tensors.front().as_strided({elements}, {1});
+}
+
+int64_t total(const std::vector<at::Tensor>& tensors) {
+  int64_t elements = 0;
+  for (const at::Tensor& tensor : tensors) elements += tensor.numel();
+  return elements;
+}
+
+}  // namespace
+
+void check_dense(const char* what, const at::Tensor& tensor) {
+  TORCH_CHECK(tensor.defined(), what, ": a tensor is undefined");
+  TORCH_CHECK(tensor.layout() == at::kStrided, what, ": a tensor is sparse (", tensor.layout(),
+              "): floe takes dense ones; convert it with to_dense()");
+  TORCH_CHECK(tensor.is_cpu(), what, ": a tensor is on ", tensor.device(), ": floe takes CPU tensors");
+  TORCH_CHECK(!tensor.is_conj() && !tensor.is_neg(), what,
+              ": a tensor is a conjugate or negative view: call resolve_conj() or resolve_neg() first");
+}
+
+void check_tensor(const char* what, const at::Tensor& tensor) {
+  check_dense(what, tensor);
+  TORCH_CHECK(tensor.is_contiguous(), what, ": a tensor is not contiguous (sizes ", tensor.sizes(),
+              ", strides ", tensor.strides(), "): call contiguous() first");
+}
+
+const at::Tensor& single(const char* what, const std::vector<at::Tensor>& tensors) {
+  TORCH_CHECK(tensors.size() == 1, what, ": takes one tensor, got ", tensors.size());
+  check_tensor(what, tensors.front());
+  return tensors.front();
+}
+
+Elements to_move(const at::Tensor& tensor) {
+  void* const data = tensor.data_ptr();
+  switch (tensor.element_size()) {
+    case 1: return {data, static_cast<uint64_t>(tensor.numel()), FLOE_UINT8};
+    case 2: return {data, static_cast<uint64_t>(tensor.numel()), FLOE_UINT16};
+    case 4: return {data, static_cast<uint64_t>(tensor.numel()), FLOE_UINT32};
+    case 8: return {data, static_cast<uint64_t>(tensor.numel()), FLOE_UINT64};
+    default: return {data, static_cast<uint64_t>(tensor.nbytes()), FLOE_UINT8};
+  }
+}
+
+Reduction to_reduce(const char* what, const at::Tensor& tensor, const c10d::ReduceOp& op) {
+  const at::ScalarType scalar = tensor.scalar_type();
+  const auto type = arithmetic_type(scalar);
+  TORCH_CHECK(type, what, ": floe can't reduce ", scalar, ", only move it");
+  const auto floe_op = arithmetic_op(op.op_, scalar);
+  TORCH_CHECK(floe_op, what, ": floe has no ReduceOp.", op_name(op.op_), " of ", scalar,
+              ": use SUM, PRODUCT, MIN or MAX, or AVG of floating-point numbers");
+  const uint64_t scale = c10::isComplexType(scalar) ? 2 : 1;
+  return {{tensor.data_ptr(), scale * static_cast<uint64_t>(tensor.numel()), *type}, *floe_op};
+}
+
+void check_match(const char* what, const at::Tensor& a, const at::Tensor& b, int64_t factor) {
+  TORCH_CHECK(a.scalar_type() == b.scalar_type(), what, ": input and output have different types, ",
+              a.scalar_type(), " and ", b.scalar_type());
+  TORCH_CHECK(a.numel() == factor * b.numel(), what, ": a tensor of ", a.numel(), " elements is given where ",
+              factor, " x ", b.numel(), " are needed");
+}
+
+void check_list(const char* what, const std::vector<at::Tensor>& tensors, int64_t size,
+                const at::Tensor& model) {
+  TORCH_CHECK(static_cast<int64_t>(tensors.size()) == size, what, ": a list of ", tensors.size(),
+              " tensors is given where ", size, " are needed, one per rank");
+  for (const at::Tensor& tensor : tensors) {
+    check_dense(what, tensor);
+    check_match(what, tensor, model);
+  }
+}
+
+at::Tensor flatten(const std::vector<at::Tensor>& tensors) {
+  const at::AutoDispatchBelowADInplaceOrView below_autograd;
+  if (adjacent(tensors)) return as_one(tensors, total(tensors));
+  std::vector<at::Tensor> rows;
+  rows.reserve(tensors.size());
+  for (const at::Tensor& tensor : tensors) rows.push_back(tensor.reshape({-1}));
+  return at::cat(rows);
+}
+
+at::Tensor flat_like(const std::vector<at::Tensor>& tensors) {
+  const at::AutoDispatchBelowADInplaceOrView below_autograd;
+  if (adjacent(tensors)) return as_one(tensors, total(tensors));
+  return at::empty({total(tensors)}, tensors.front().options().memory_format(std::nullopt));
+}
+
+void unflatten(const at::Tensor& flat, const std::vector<at::Tensor>& tensors) {
+  if (flat.is_alias_of(tensors.front())) return;
+  const at::AutoDispatchBelowADInplaceOrView below_autograd;
+  int64_t offset = 0;
+  for (const at::Tensor& tensor : tensors) {
+    tensor.copy_(flat.narrow(0, offset, tensor.numel()).view(tensor.sizes()));
+    offset += tensor.numel();
+  }
+}
+
+}  // namespace floe_torch

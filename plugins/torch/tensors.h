@@ -1,0 +1,51 @@
+// What floe sees of a tensor: a pointer, a count and a type. Everything it can't handle is refused here,
+// before anything is sent.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <floe/floe.h>
+
+#include <cstdint>
+#include <torch/csrc/distributed/c10d/Types.hpp>
+#include <vector>
+
+namespace floe_torch {
+
+using TensorLists = std::vector<std::vector<at::Tensor>>;
+
+struct Elements {
+  void* data;
+  uint64_t count;
+  floe_type_t type;
+};
+
+struct Reduction {
+  Elements elements;
+  floe_op_t op;
+};
+
+// A CPU tensor with a dense, contiguous memory of its own that means what its elements say.
+void check_tensor(const char* what, const at::Tensor& tensor);
+// The same without the need to be contiguous, for what is copied anyway.
+void check_dense(const char* what, const at::Tensor& tensor);
+// The operation's only tensor, checked.
+const at::Tensor& single(const char* what, const std::vector<at::Tensor>& tensors);
+
+// For operations that only move data: any type, as integers of the same size.
+Elements to_move(const at::Tensor& tensor);
+// For reductions. bool is reduced as bytes that are 0 or 1, complex as pairs.
+Reduction to_reduce(const char* what, const at::Tensor& tensor, const c10d::ReduceOp& op);
+
+// Throws unless the types are equal and `a` has `factor` times as many elements as `b`.
+void check_match(const char* what, const at::Tensor& a, const at::Tensor& b, int64_t factor = 1);
+// Each checked, and all like `model` in type and number of elements.
+void check_list(const char* what, const std::vector<at::Tensor>& tensors, int64_t size,
+                const at::Tensor& model);
+
+// The tensors one after another in one contiguous tensor: the memory they have, if it is that already.
+at::Tensor flatten(const std::vector<at::Tensor>& tensors);
+// Such a tensor to receive into; unflatten() then copies out what is not there yet.
+at::Tensor flat_like(const std::vector<at::Tensor>& tensors);
+void unflatten(const at::Tensor& flat, const std::vector<at::Tensor>& tensors);
+
+}  // namespace floe_torch

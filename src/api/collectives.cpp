@@ -1,0 +1,204 @@
+// Collectives, point to point and the local reduction: argument checks.
+#include <algorithm>
+
+#include "api/api.h"
+#include "reduce/reduce.h"
+
+using namespace floe;
+using namespace floe::api;
+
+namespace {
+
+// `blocks` blocks of `count` elements must have a size that fits into 63 bits.
+Status check_count(uint64_t count, floe_type_t type, uint64_t blocks = 1) {
+  const uint64_t element = type_size(type);
+  if (element == 0) return error(FLOE_ERR_ARGUMENT, "type is {}: not a floe_type_t", static_cast<int>(type));
+  constexpr uint64_t kMax = uint64_t{1} << 62;
+  if (count > kMax / element / blocks)
+    return error(FLOE_ERR_ARGUMENT, "count is {}: too many elements of {} (a negative number?)", count,
+                 type_name(type));
+  return {};
+}
+
+Status check_buffer(const void* buffer, uint64_t count, std::string_view name) {
+  if (!buffer && count != 0) return error(FLOE_ERR_ARGUMENT, "{} is NULL and count is {}", name, count);
+  return {};
+}
+
+Status check_root(uint32_t root, const Communicator& comm) {
+  if (root >= comm.size())
+    return error(FLOE_ERR_ARGUMENT, "root is {}: it must be less than size, {}", root, comm.size());
+  return {};
+}
+
+// `a` and `b` are equal or do not overlap.
+Status check_overlap(const void* a, uint64_t a_bytes, const void* b, uint64_t b_bytes) {
+  const auto first = reinterpret_cast<uintptr_t>(a), second = reinterpret_cast<uintptr_t>(b);
+  if (a_bytes == 0 || b_bytes == 0 || first + a_bytes <= second || second + b_bytes <= first) return {};
+  return {FLOE_ERR_ARGUMENT, "send and recv overlap, and not as the in-place form allows"};
+}
+
+// Hands the operation to the caller, or waits for it.
+Status conclude(const Communicator& comm, Communicator::Started started, floe_request_t** req) {
+  if (!started.ok()) return started.status();
+  if (req) {
+    *req = new floe_request{comm.engine(), std::move(*started)};
+    return {};
+  }
+  comm.engine()->wait(**started, Deadline::never());
+  return (*started)->status();
+}
+
+}  // namespace
+
+extern "C" {
+
+floe_status_t floe_all_reduce(floe_comm_t* comm, const void* send, void* recv, uint64_t count,
+                              floe_type_t type, floe_op_t op, floe_request_t** req) {
+  return entry([&]() -> Status {
+    FLOE_TRY(check_handle(comm, "comm"));
+    FLOE_TRY(check_reduction(type, op));
+    FLOE_TRY(check_count(count, type));
+    if (send == FLOE_IN_PLACE) send = recv;
+    FLOE_TRY(check_buffer(send, count, "send"));
+    FLOE_TRY(check_buffer(recv, count, "recv"));
+    const uint64_t bytes = count * type_size(type);
+    if (send != recv) FLOE_TRY(check_overlap(send, bytes, recv, bytes));
+    return conclude(*comm->comm, comm->comm->all_reduce(send, recv, count, type, op), req);
+  });
+}
+
+floe_status_t floe_reduce(floe_comm_t* comm, const void* send, void* recv, uint64_t count, floe_type_t type,
+                          floe_op_t op, uint32_t root, floe_request_t** req) {
+  return entry([&]() -> Status {
+    FLOE_TRY(check_handle(comm, "comm"));
+    FLOE_TRY(check_reduction(type, op));
+    FLOE_TRY(check_count(count, type));
+    Communicator& c = *comm->comm;
+    FLOE_TRY(check_root(root, c));
+    const bool is_root = c.rank() == root;
+    if (send == FLOE_IN_PLACE && !is_root)
+      return {FLOE_ERR_ARGUMENT, "send is FLOE_IN_PLACE, which only the root may say"};
+    if (send == FLOE_IN_PLACE) send = recv;
+    FLOE_TRY(check_buffer(send, count, "send"));
+    const uint64_t bytes = count * type_size(type);
+    if (is_root) FLOE_TRY(check_buffer(recv, count, "recv"));
+    if (is_root && send != recv) FLOE_TRY(check_overlap(send, bytes, recv, bytes));
+    return conclude(c, c.reduce(send, recv, count, type, op, root), req);
+  });
+}
+
+floe_status_t floe_broadcast(floe_comm_t* comm, void* buffer, uint64_t count, floe_type_t type, uint32_t root,
+                             floe_request_t** req) {
+  return entry([&]() -> Status {
+    FLOE_TRY(check_handle(comm, "comm"));
+    FLOE_TRY(check_count(count, type));
+    FLOE_TRY(check_root(root, *comm->comm));
+    FLOE_TRY(check_buffer(buffer, count, "buffer"));
+    return conclude(*comm->comm, comm->comm->broadcast(buffer, count, type, root), req);
+  });
+}
+
+floe_status_t floe_all_gather(floe_comm_t* comm, const void* send, void* recv, uint64_t count,
+                              floe_type_t type, floe_request_t** req) {
+  return entry([&]() -> Status {
+    FLOE_TRY(check_handle(comm, "comm"));
+    Communicator& c = *comm->comm;
+    FLOE_TRY(check_count(count, type, c.size()));
+    FLOE_TRY(check_buffer(send, count, "send"));
+    FLOE_TRY(check_buffer(recv, count, "recv"));
+    const uint64_t bytes = count * type_size(type);
+    const void* const own = static_cast<std::byte*>(recv) + c.rank() * bytes;
+    if (send == FLOE_IN_PLACE) send = own;
+    if (send != own) FLOE_TRY(check_overlap(send, bytes, recv, c.size() * bytes));
+    return conclude(c, c.all_gather(send, recv, count, type), req);
+  });
+}
+
+floe_status_t floe_reduce_scatter(floe_comm_t* comm, const void* send, void* recv, uint64_t count,
+                                  floe_type_t type, floe_op_t op, floe_request_t** req) {
+  return entry([&]() -> Status {
+    FLOE_TRY(check_handle(comm, "comm"));
+    Communicator& c = *comm->comm;
+    FLOE_TRY(check_reduction(type, op));
+    FLOE_TRY(check_count(count, type, c.size()));
+    if (send == FLOE_IN_PLACE)
+      return {FLOE_ERR_ARGUMENT, "reduce_scatter in place is recv = send + rank * count, not FLOE_IN_PLACE"};
+    FLOE_TRY(check_buffer(send, count, "send"));
+    FLOE_TRY(check_buffer(recv, count, "recv"));
+    const uint64_t bytes = count * type_size(type);
+    if (recv != static_cast<const std::byte*>(send) + c.rank() * bytes)
+      FLOE_TRY(check_overlap(send, c.size() * bytes, recv, bytes));
+    return conclude(c, c.reduce_scatter(send, recv, count, type, op), req);
+  });
+}
+
+floe_status_t floe_barrier(floe_comm_t* comm, floe_request_t** req) {
+  return entry([&]() -> Status {
+    FLOE_TRY(check_handle(comm, "comm"));
+    return conclude(*comm->comm, comm->comm->barrier(), req);
+  });
+}
+
+floe_status_t floe_send(floe_comm_t* comm, const void* buffer, uint64_t count, floe_type_t type,
+                        uint32_t dest, uint64_t tag, floe_request_t** req) {
+  return entry([&]() -> Status {
+    FLOE_TRY(check_handle(comm, "comm"));
+    Communicator& c = *comm->comm;
+    FLOE_TRY(check_count(count, type));
+    FLOE_TRY(check_buffer(buffer, count, "buffer"));
+    if (dest >= c.size() || dest == c.rank())
+      return error(FLOE_ERR_ARGUMENT, "dest is {}: it must be another rank, less than {}", dest, c.size());
+    return conclude(c, c.send(buffer, count * type_size(type), dest, tag), req);
+  });
+}
+
+floe_status_t floe_recv(floe_comm_t* comm, void* buffer, uint64_t count, floe_type_t type, uint32_t source,
+                        uint64_t tag, floe_request_t** req) {
+  if (source != FLOE_ANY_SOURCE) return floe_recv_any(comm, buffer, count, type, &source, 1, tag, req);
+  return entry([&]() -> floe_status_t {
+    const Status handle = check_handle(comm, "comm");
+    if (!handle.ok()) return report(handle);
+    std::vector<uint32_t> others;
+    for (uint32_t rank = 0; rank < comm->comm->size(); ++rank)
+      if (rank != comm->comm->rank()) others.push_back(rank);
+    return floe_recv_any(comm, buffer, count, type, others.data(), others.size(), tag, req);
+  });
+}
+
+floe_status_t floe_recv_any(floe_comm_t* comm, void* buffer, uint64_t count, floe_type_t type,
+                            const uint32_t* sources, uint64_t source_count, uint64_t tag,
+                            floe_request_t** req) {
+  return entry([&]() -> Status {
+    FLOE_TRY(check_handle(comm, "comm"));
+    Communicator& c = *comm->comm;
+    FLOE_TRY(check_count(count, type));
+    FLOE_TRY(check_buffer(buffer, count, "buffer"));
+    if (!sources || source_count == 0 || source_count > c.size())
+      return error(FLOE_ERR_ARGUMENT, "{} sources are given: at least 1 and at most {} are needed",
+                   source_count, c.size());
+    std::vector<uint32_t> list(sources, sources + source_count);
+    for (const uint32_t source : list)
+      if (source >= c.size() || source == c.rank())
+        return error(FLOE_ERR_ARGUMENT, "source is {}: it must be another rank, less than {}", source,
+                     c.size());
+    return conclude(c, c.receive(buffer, count * type_size(type), std::move(list), tag), req);
+  });
+}
+
+floe_status_t floe_local_reduce(void* dst, const void* const* sources, uint32_t source_count, uint64_t count,
+                                floe_type_t type, floe_op_t op) {
+  return entry([&]() -> Status {
+    FLOE_TRY(check_reduction(type, op));
+    FLOE_TRY(check_count(count, type));
+    if (!sources || source_count == 0) return {FLOE_ERR_ARGUMENT, "no sources are given"};
+    FLOE_TRY(check_buffer(dst, count, "dst"));
+    for (uint32_t i = 0; i < source_count; ++i) FLOE_TRY(check_buffer(sources[i], count, "a source"));
+    if (count == 0) return {};
+    void* const destinations[] = {dst};
+    reduce(destinations, {sources, source_count}, count, type, op, source_count);
+    return {};
+  });
+}
+
+}  // extern "C"

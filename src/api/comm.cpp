@@ -1,0 +1,146 @@
+// floe_comm_*.
+#include <algorithm>
+#include <cstdlib>
+#include <thread>
+
+#include "api/api.h"
+#include "boot/launch.h"
+#include "boot/tcp_store.h"
+
+using namespace floe;
+using namespace floe::api;
+
+namespace {
+
+constexpr size_t kMaxName = 63;
+
+Status check_name(const std::string& name) {
+  const bool printable =
+      std::all_of(name.begin(), name.end(), [](unsigned char c) { return c > ' ' && c < 127; });
+  if (name.empty() || name.size() > kMaxName || !printable)
+    return error(FLOE_ERR_ARGUMENT, "a communicator's name has 1 to {} printable characters without spaces",
+                 kMaxName);
+  return {};
+}
+
+// The fields of `config` but rank and size.
+Result<WireUpConfig> read_config(const floe_comm_config_t* config, const Settings& settings) {
+  WireUpConfig result;
+  result.name = "world";
+  result.timeout_ms = settings.timeout_ms;
+  const char* const master = std::getenv("MASTER_ADDR");
+  result.route_to = master ? master : "";
+  if (!config) return result;
+  FLOE_TRY(check_struct(config->struct_size, sizeof(floe_comm_config_t), "floe_comm_config_t"));
+  if (config->name) result.name = config->name;
+  if (config->timeout_ms != 0) result.timeout_ms = config->timeout_ms;
+  FLOE_TRY(check_name(result.name));
+  return result;
+}
+
+Status create(floe_context_t* context, const WireUpConfig& config, Store* store, floe_comm_t** comm) {
+  constexpr uint32_t kMaxRanks = 1 << 16;
+  if (config.size == 0 || config.size > kMaxRanks)
+    return error(FLOE_ERR_ARGUMENT, "size is {}: use 1 to {}", config.size, kMaxRanks);
+  if (config.rank >= config.size)
+    return error(FLOE_ERR_ARGUMENT, "rank is {}: it must be less than size, {}", config.rank, config.size);
+  auto made = Communicator::create(context->engine, config, store);
+  if (!made.ok()) return made.status();
+  *comm = new floe_comm{std::move(*made)};
+  return {};
+}
+
+}  // namespace
+
+extern "C" {
+
+floe_status_t floe_comm_create(floe_context_t* context, const floe_comm_config_t* config,
+                               const floe_store_t* store, floe_comm_t** comm) {
+  return entry([&]() -> Status {
+    FLOE_TRY(check_handle(context, "context"));
+    if (!config || !comm) return error(FLOE_ERR_ARGUMENT, "{} is NULL", config ? "comm" : "config");
+    auto wire_up = read_config(config, context->engine->settings());
+    if (!wire_up.ok()) return wire_up.status();
+    wire_up->rank = config->rank;
+    wire_up->size = config->size;
+    if (config->size == 1) return create(context, *wire_up, nullptr, comm);
+    auto callers = CallerStore::create(store);
+    if (!callers.ok()) return callers.status();
+    return create(context, *wire_up, &*callers, comm);
+  });
+}
+
+floe_status_t floe_comm_create_from_env(floe_context_t* context, const floe_comm_config_t* config,
+                                        floe_comm_t** comm) {
+  return entry([&]() -> Status {
+    FLOE_TRY(check_handle(context, "context"));
+    if (!comm) return {FLOE_ERR_ARGUMENT, "comm is NULL"};
+    auto wire_up = read_config(config, context->engine->settings());
+    if (!wire_up.ok()) return wire_up.status();
+    const auto launch = discover_launch(context->engine->settings());
+    if (!launch.ok()) return launch.status();
+    wire_up->rank = launch->rank;
+    wire_up->size = launch->size;
+    wire_up->route_to = launch->address;
+    if (launch->size == 1) return create(context, *wire_up, nullptr, comm);
+
+    std::unique_ptr<TcpStoreServer> server;
+    if (launch->rank == 0) {
+      auto started = TcpStoreServer::start(launch->address, launch->port);
+      if (!started.ok()) return started.status();
+      server = std::move(*started);
+      // A rank that is done here and creates its next communicator must not meet this server again.
+      wire_up->all_arrived = [raw = server.get()] { raw->stop_listening(); };
+    }
+    auto store = TcpStore::connect(launch->address, launch->port, Deadline::in_ms(wire_up->timeout_ms));
+    if (!store.ok()) return store.status();
+    Status status = create(context, *wire_up, store->get(), comm);
+    // Others whose deadline is about now still have to hear from the store who is missing.
+    constexpr auto kLinger = std::chrono::seconds(1);
+    if (!status.ok() && server) std::this_thread::sleep_for(kLinger);
+    return status;
+  });
+}
+
+floe_status_t floe_comm_destroy(floe_comm_t* comm) {
+  return entry([&]() -> Status {
+    FLOE_TRY(check_handle(comm, "comm"));
+    delete comm;
+    return {};
+  });
+}
+
+floe_status_t floe_comm_abort(floe_comm_t* comm) {
+  return entry([&]() -> Status {
+    FLOE_TRY(check_handle(comm, "comm"));
+    comm->comm->abort();
+    return {};
+  });
+}
+
+floe_status_t floe_comm_set_timeout(floe_comm_t* comm, uint64_t timeout_ms) {
+  return entry([&]() -> Status {
+    FLOE_TRY(check_handle(comm, "comm"));
+    if (timeout_ms == 0) return {FLOE_ERR_ARGUMENT, "timeout_ms is 0"};
+    comm->comm->set_timeout(timeout_ms);
+    return {};
+  });
+}
+
+floe_status_t floe_comm_info(const floe_comm_t* comm, floe_comm_info_t* info) {
+  return entry([&]() -> Status {
+    FLOE_TRY(check_handle(comm, "comm"));
+    if (!info) return {FLOE_ERR_ARGUMENT, "info is NULL"};
+    FLOE_TRY(check_struct(info->struct_size, sizeof(floe_comm_info_t), "floe_comm_info_t"));
+    const Communicator& c = *comm->comm;
+    info->rank = c.rank();
+    info->size = c.size();
+    info->local_rank = c.local_rank();
+    info->local_size = c.local_size();
+    info->direct = c.direct() ? 1 : 0;
+    info->timeout_ms = c.timeout_ms();
+    return {};
+  });
+}
+
+}  // extern "C"

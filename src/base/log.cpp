@@ -1,0 +1,38 @@
+#include "base/log.h"
+
+#include <unistd.h>
+
+#include <array>
+#include <cstdlib>
+#include <string>
+
+#include "base/settings.h"
+
+namespace floe {
+namespace {
+
+LogLevel level_from_environment() {
+  const char* text = std::getenv("FLOE_LOG");
+  const std::string_view value = text ? text : "";
+  constexpr std::array<std::string_view, 5> names = {"error", "warn", "info", "debug", "trace"};
+  for (size_t i = 0; i < names.size(); ++i)
+    if (value == names[i]) return static_cast<LogLevel>(i);
+  return LogLevel::kWarn;  // a wrong value is reported by Settings::from_environment
+}
+
+}  // namespace
+
+bool log_enabled(LogLevel level) {
+  static const LogLevel limit = level_from_environment();
+  return level <= limit;
+}
+
+void log_line(LogLevel level, std::string_view text) {
+  constexpr std::array<std::string_view, 5> words = {"error", "warning", "info", "debug", "trace"};
+  const std::string line =
+      fmt::format("floe[{}] {}: {}\n", ::getpid(), words[static_cast<size_t>(level)], text);
+  // One write per line, so that lines of several ranks do not mix. A lost log line is not an error.
+  [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, line.data(), line.size());
+}
+
+}  // namespace floe

@@ -1,0 +1,93 @@
+// The packet: what ranks say to each other, over shared memory and over fabric alike, and the interface
+// of a way to carry it. Matching of messages is the engine's; a transport only moves packets.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "base/status.h"
+
+namespace floe {
+
+enum class PacketKind : uint8_t {
+  kEager = 1,  // a whole message; payload: its bytes
+  kAnnounce,   // a message that is too long for one packet: `bytes`, sender's id in `id`
+  kReady,      // receiver to sender: `id` is the announced one, data may flow to `peer_id`
+  kData,       // payload: bytes [offset, offset + payload) of the message received as `id`
+  kConsumed,   // `bytes` of eager messages have been taken from the unexpected queue
+  kProbe,      // what this rank's current collective is, sent when it waits long; payload: none
+  kFault,      // the communicator has failed; tag: the culprit's rank, id: floe_status_t, payload: a text
+  kLeave,      // the sender leaves: it has sent all that it ever will
+  kLeaveAck,   // answers kLeave: all of it has arrived
+};
+
+// What a collective was called with: equal on all ranks, or the call is an error.
+struct Descriptor {
+  uint8_t kind = 0;  // CollectiveKind
+  uint8_t op = 0;    // floe_op_t
+  uint8_t type = 0;  // floe_type_t
+  uint8_t lane = 0;  // 0: the caller's point-to-point message, 1: a collective's
+  uint32_t root = 0;
+  uint64_t count = 0;
+
+  bool operator==(const Descriptor&) const = default;
+};
+
+// Fixed little-endian wire form. Every field is checked by its receiver before it is used.
+struct PacketHeader {
+  PacketKind kind{};
+  uint8_t version = kVersion;
+  uint16_t reserved = 0;
+  uint32_t source = 0;  // sender's rank in the communicator
+  uint64_t comm = 0;    // the communicator's random key
+  uint64_t tag = 0;
+  uint64_t bytes = 0;  // of the whole message
+  uint64_t id = 0;
+  uint64_t offset = 0;    // kData: offset; kReady: the receiver's id
+  Descriptor descriptor;  // of the collective; lane = 0 for point to point
+
+  static constexpr uint8_t kVersion = 1;
+};
+static_assert(sizeof(PacketHeader) == 64);
+
+// A peer as one transport knows it.
+using PeerId = uint32_t;
+
+// Receives what a transport's progress() finds. Called on the thread that progresses.
+class PacketSink {
+ public:
+  virtual ~PacketSink() = default;
+  // `payload` is valid during the call only. The header is a copy; nothing in it has been checked but
+  // the version.
+  virtual void on_packet(const PacketHeader& header, std::span<const std::byte> payload) = 0;
+  // Nothing more will arrive from or reach this peer.
+  virtual void on_peer_lost(PeerId peer, const Status& why) = 0;
+};
+
+// A way to reach peers: reliable, in order for each peer, bounded in memory on both sides. One thread at
+// a time calls it (the engine's progress lock).
+class Transport {
+ public:
+  virtual ~Transport() = default;
+
+  virtual std::string_view name() const = 0;  // "shm", "fabric tcp"
+  virtual size_t max_payload() const = 0;     // bytes of payload in one packet
+
+  // Takes a copy of the packet, or returns false when there is no room for it now: try again after
+  // progress(). A packet to a lost peer is dropped.
+  virtual bool try_send(PeerId peer, const PacketHeader& header, std::span<const std::byte> payload) = 0;
+
+  // Moves data and hands arrived packets to `sink`. Returns how many events it handled: 0 when idle.
+  virtual int progress(PacketSink& sink) = 0;
+
+  // Before sleeping: a descriptor that becomes readable when progress() has something to do, or -1 if
+  // there is none (the engine then sleeps at most `poll_interval_ms`).
+  virtual int wait_fd() { return -1; }
+  // False when something arrived meanwhile and the caller must progress() instead of sleeping.
+  virtual bool prepare_wait() { return true; }
+};
+
+}  // namespace floe

@@ -1,0 +1,142 @@
+#include "base/settings.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cstdlib>
+#include <cstring>
+#include <optional>
+
+#include "base/log.h"
+
+extern char** environ;
+
+namespace floe {
+namespace {
+
+constexpr std::array kTable = {
+    SettingInfo{"FLOE_LOG", "error, warn, info, debug, trace", "warn", "What is written to stderr."},
+    SettingInfo{"FLOE_SHM", "on, off", "on", "Shared memory between ranks of one host; off: libfabric."},
+    SettingInfo{"FLOE_PROVIDER", "a libfabric provider, such as tcp or shm", "",
+                "The provider between hosts; empty: the fastest there is."},
+    SettingInfo{"FLOE_IFNAME", "an interface name", "",
+                "The network interface; empty: the one that routes to MASTER_ADDR."},
+    SettingInfo{"FLOE_ISA", "an instruction set that floe-bench --kernel lists", "",
+                "Caps the reduction kernels; empty: the best of this machine."},
+    SettingInfo{"FLOE_WORKERS", "0, 1", "0", "Threads that progress operations nobody waits for."},
+    SettingInfo{"FLOE_WORKER_AFFINITY", "a CPU list such as 0,2-4", "",
+                "CPUs for workers; empty: any CPU the process may use."},
+    SettingInfo{"FLOE_TIMEOUT_MS", "milliseconds, 1 or more", "300000",
+                "Deadline of creation and of each operation, when the caller gives none."},
+    SettingInfo{"FLOE_STORE_PORT", "1-65535", "",
+                "Port of floe's own TCP store; empty: MASTER_PORT (under torchrun MASTER_PORT + 1)."},
+};
+
+std::string value_of(std::string_view name) {
+  const char* text = std::getenv(std::string(name).c_str());
+  if (text && *text) return text;  // set to nothing is not set
+  const auto* row = std::find_if(kTable.begin(), kTable.end(), [&](const auto& s) { return s.name == name; });
+  return std::string(row->fallback);
+}
+
+Status wrong(std::string_view name, std::string_view value) {
+  const auto* row = std::find_if(kTable.begin(), kTable.end(), [&](const auto& s) { return s.name == name; });
+  return error(FLOE_ERR_ENVIRONMENT, "{}='{}' is not valid: use {}", name, value, row->values);
+}
+
+std::optional<uint64_t> parse_number(std::string_view text) {
+  uint64_t value = 0;
+  const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (problem != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+void warn_about_unknown_variables() {
+  for (char** entry = environ; entry && *entry; ++entry) {
+    const std::string_view text = *entry;
+    if (!text.starts_with("FLOE_")) continue;
+    const std::string_view name = text.substr(0, text.find('='));
+    const bool known =
+        std::any_of(kTable.begin(), kTable.end(), [&](const auto& s) { return s.name == name; });
+    // What tools/dev and floe-bench read.
+    const bool of_tools = name == "FLOE_TORCH" || name == "FLOE_PYTHON" || name == "FLOE_LIB_DIR";
+    if (!known && !of_tools) log(LogLevel::kWarn, "{} is not a setting of floe: ignored", name);
+  }
+}
+
+}  // namespace
+
+std::span<const SettingInfo> setting_table() { return kTable; }
+
+Result<std::vector<unsigned>> parse_cpu_list(std::string_view text) {
+  constexpr uint64_t kMaxCpu = 65535;
+  std::vector<unsigned> cpus;
+  if (text.ends_with(','))
+    return error(FLOE_ERR_ENVIRONMENT, "a CPU is missing after the last comma of '{}'", text);
+  while (!text.empty()) {
+    const std::string_view item = text.substr(0, text.find(','));
+    text.remove_prefix(std::min(text.size(), item.size() + 1));
+    const size_t dash = item.find('-');
+    const auto first = parse_number(item.substr(0, dash));
+    const auto last = dash == std::string_view::npos ? first : parse_number(item.substr(dash + 1));
+    // The sum bounds what overlapping ranges would multiply.
+    if (!first || !last || *first > *last || *last > kMaxCpu || cpus.size() + (*last - *first) > kMaxCpu)
+      return error(FLOE_ERR_ENVIRONMENT, "'{}' is not a CPU or a range of CPUs", item);
+    for (uint64_t cpu = *first; cpu <= *last; ++cpu) cpus.push_back(static_cast<unsigned>(cpu));
+  }
+  return cpus;
+}
+
+std::string format_cpu_list(std::span<const unsigned> cpus) {
+  std::string text;
+  for (size_t i = 0; i < cpus.size();) {
+    size_t last = i;
+    while (last + 1 < cpus.size() && cpus[last + 1] == cpus[last] + 1) ++last;
+    text += fmt::format("{}{}", text.empty() ? "" : ",", cpus[i]);
+    if (last != i) text += fmt::format("-{}", cpus[last]);
+    i = last + 1;
+  }
+  return text;
+}
+
+Result<Settings> Settings::from_environment() {
+  Settings s;
+  s.log = value_of("FLOE_LOG");
+  constexpr std::array<std::string_view, 5> levels = {"error", "warn", "info", "debug", "trace"};
+  if (std::find(levels.begin(), levels.end(), s.log) == levels.end()) return wrong("FLOE_LOG", s.log);
+
+  const std::string shm = value_of("FLOE_SHM");
+  if (shm != "on" && shm != "off") return wrong("FLOE_SHM", shm);
+  s.shm = shm == "on";
+
+  s.provider = value_of("FLOE_PROVIDER");
+  s.interface = value_of("FLOE_IFNAME");
+  s.isa = value_of("FLOE_ISA");
+
+  const std::string workers = value_of("FLOE_WORKERS");
+  if (workers != "0" && workers != "1") return wrong("FLOE_WORKERS", workers);
+  s.workers = workers == "1" ? 1 : 0;
+
+  const std::string affinity = value_of("FLOE_WORKER_AFFINITY");
+  auto cpus = parse_cpu_list(affinity);
+  if (!cpus.ok()) return wrong("FLOE_WORKER_AFFINITY", affinity);
+  s.worker_affinity = *cpus;
+
+  const std::string timeout = value_of("FLOE_TIMEOUT_MS");
+  const auto ms = parse_number(timeout);
+  if (!ms || *ms == 0) return wrong("FLOE_TIMEOUT_MS", timeout);
+  s.timeout_ms = *ms;
+
+  const std::string port = value_of("FLOE_STORE_PORT");
+  if (!port.empty()) {
+    const auto number = parse_number(port);
+    if (!number || *number == 0 || *number > 65535) return wrong("FLOE_STORE_PORT", port);
+    s.store_port = static_cast<uint16_t>(*number);
+  }
+
+  static const bool warned = (warn_about_unknown_variables(), true);
+  (void)warned;
+  return s;
+}
+
+}  // namespace floe

@@ -1,0 +1,46 @@
+// The one registry of settings: every FLOE_* environment variable, its type, default and one line of
+// help. Parsing, `floe-info --settings` and the README's table come from it.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+
+namespace floe {
+
+struct SettingInfo {
+  std::string_view name;      // "FLOE_SHM"
+  std::string_view values;    // "on, off", "1..." or free text such as "a CPU list"
+  std::string_view fallback;  // default, as text
+  std::string_view help;
+};
+
+std::span<const SettingInfo> setting_table();
+
+// Values of all settings, read once from the environment when a context is created.
+struct Settings {
+  std::string log;                        // FLOE_LOG
+  bool shm = true;                        // FLOE_SHM
+  std::string provider;                   // FLOE_PROVIDER, "" = choose
+  std::string interface;                  // FLOE_IFNAME, "" = choose
+  std::string isa;                        // FLOE_ISA, "" = best
+  uint32_t workers = 0;                   // FLOE_WORKERS
+  std::vector<unsigned> worker_affinity;  // FLOE_WORKER_AFFINITY, empty = any allowed CPU
+  uint64_t timeout_ms = 0;                // FLOE_TIMEOUT_MS
+  uint16_t store_port = 0;                // FLOE_STORE_PORT, 0 = MASTER_PORT
+
+  // FLOE_ERR_ENVIRONMENT names the variable, its value and what is allowed; an unknown FLOE_* variable
+  // is a warning.
+  static Result<Settings> from_environment();
+};
+
+// "0,2-4" -> {0, 2, 3, 4}.
+Result<std::vector<unsigned>> parse_cpu_list(std::string_view text);
+// The reverse, of ascending CPUs.
+std::string format_cpu_list(std::span<const unsigned> cpus);
+
+}  // namespace floe

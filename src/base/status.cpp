@@ -1,0 +1,12 @@
+#include "base/status.h"
+
+#include <system_error>
+
+namespace floe {
+
+Status system_error(std::string_view what, int errno_value) {
+  return error(FLOE_ERR_SYSTEM, "{}: {} (errno {})", what, std::generic_category().message(errno_value),
+               errno_value);
+}
+
+}  // namespace floe

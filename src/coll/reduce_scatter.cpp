@@ -1,0 +1,42 @@
+#include "coll/direct_reduce_scatter.h"
+
+namespace floe {
+
+namespace {
+
+DirectReduceScatter scatter_parts(Schedule& s, uint32_t ranks, uint32_t rank, const std::vector<Range>& parts,
+                                  Range to) {
+  DirectReduceScatter result{0, std::vector<StepId>(ranks)};
+  std::vector<Range> sources(ranks);
+  std::vector<StepId> received;
+  const uint64_t bytes = parts[rank].bytes;
+  for (uint32_t step = 1; step < ranks; ++step) {
+    const uint32_t dest = (rank + step) % ranks, from = (rank + ranks - step) % ranks;
+    sources[from] = {Buffer::kScratch, s.scratch(bytes), bytes};
+    received.push_back(s.receive(from, 0, sources[from]));
+    result.sent[dest] = s.send(dest, 0, parts[dest]);
+  }
+  sources[rank] = parts[rank];
+  result.reduced = s.reduce(to, sources, received);
+  result.sent[rank] = result.reduced;
+  return result;
+}
+
+}  // namespace
+
+DirectReduceScatter direct_reduce_scatter(Schedule& s, uint32_t ranks, uint32_t rank, Elements data,
+                                          Range to) {
+  std::vector<Range> parts;
+  for (uint32_t i = 0; i < ranks; ++i) parts.push_back(part(Buffer::kSend, data, ranks, i));
+  return scatter_parts(s, ranks, rank, parts, to);
+}
+
+Schedule reduce_scatter(uint32_t ranks, uint32_t rank, Elements block) {
+  Schedule s;
+  std::vector<Range> parts;
+  for (uint32_t i = 0; i < ranks; ++i) parts.push_back({Buffer::kSend, i * block.bytes(), block.bytes()});
+  scatter_parts(s, ranks, rank, parts, {Buffer::kRecv, 0, block.bytes()});
+  return s;
+}
+
+}  // namespace floe

@@ -1,0 +1,195 @@
+#include "comm/communicator.h"
+
+#include <algorithm>
+
+#include "base/log.h"
+#include "coll/algorithms.h"
+
+namespace floe {
+namespace {
+
+constexpr uint8_t kCollectiveLane = 1;
+
+Descriptor collective(Kind kind, uint64_t count, int type = 0, int op = 0, uint32_t root = 0) {
+  return {static_cast<uint8_t>(kind),
+          static_cast<uint8_t>(op),
+          static_cast<uint8_t>(type),
+          kCollectiveLane,
+          root,
+          count};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Communicator>> Communicator::create(std::shared_ptr<Engine> engine,
+                                                           const WireUpConfig& config, Store* store) {
+  WireUp wire_up(*engine, config, store);
+  const std::string what =
+      fmt::format("creating '{}' on rank {} of {}", config.name, config.rank, config.size);
+  auto group = wire_up.connect();
+  if (!group.ok()) return group.status().in(what);
+  // From here on the destructor leaves the group properly, whatever fails.
+  std::unique_ptr<Communicator> comm(new Communicator(engine, std::move(*group)));
+  {
+    const std::lock_guard guard(engine->lock());
+    engine->add(comm->group_);
+  }
+  if (config.size == 1) return comm;
+  const auto synchronise = [&]() -> Status {
+    auto operation = comm->barrier();
+    if (!operation.ok()) return operation.status();
+    if (!engine->wait(**operation, wire_up.deadline().earlier((*operation)->deadline()))) comm->abort();
+    engine->wait(**operation, Deadline::in(Millis(0)));
+    return (*operation)->status();
+  };
+  Status status = wire_up.ready();
+  if (status.ok()) status = synchronise();
+  wire_up.remove_keys();
+  if (!status.ok()) return status.in(what);
+  status = synchronise();
+  // A rank that is through already may have failed in its next call: this rank's next call says so.
+  const bool later = status.code() == FLOE_ERR_MISMATCH || status.code() == FLOE_ERR_ABORTED;
+  if (!status.ok() && !later) return status.in(what);
+  log(LogLevel::kInfo, "'{}': rank {} of {}, {} on this host, {}", config.name, config.rank, config.size,
+      comm->local_size(), comm->direct() ? "shared memory" : "libfabric");
+  return comm;
+}
+
+Communicator::~Communicator() {
+  bool failed = false;
+  {
+    const std::lock_guard guard(engine_->lock());
+    failed = !group_.fault().ok();
+    group_.leave();
+  }
+  engine_->flush(group_, failed);
+  const std::lock_guard guard(engine_->lock());
+  engine_->remove(group_);
+  FabricTransport* const fabric = engine_->fabric_if_open();
+  for (const Member& member : group_.members())
+    if (fabric && member.route.transport == fabric) fabric->remove_peer(member.route.peer);
+}
+
+uint32_t Communicator::local_rank() const {
+  const auto& members = group_.members();
+  return static_cast<uint32_t>(std::count_if(members.begin(), members.begin() + rank(),
+                                             [](const Member& m) { return m.segment != nullptr; }));
+}
+
+uint32_t Communicator::local_size() const {
+  const auto& members = group_.members();
+  const auto local =
+      std::count_if(members.begin(), members.end(), [](const Member& m) { return m.segment != nullptr; });
+  return std::max<uint32_t>(1, static_cast<uint32_t>(local));
+}
+
+void Communicator::set_timeout(uint64_t ms) {
+  const std::lock_guard guard(engine_->lock());
+  group_.set_timeout(ms);
+}
+
+void Communicator::abort() {
+  const std::lock_guard guard(engine_->lock());
+  group_.fail(error(FLOE_ERR_ABORTED, "{} called floe_comm_abort", group_.members()[rank()].who), rank());
+  engine_->bell().ring();  // whoever sleeps in a wait of this context
+}
+
+Communicator::Started Communicator::start(std::shared_ptr<Collective> collective) {
+  FLOE_TRY(group_.start(collective));
+  engine_->started(group_);
+  return std::shared_ptr<Operation>(std::move(collective));
+}
+
+Communicator::Started Communicator::scheduled(const Descriptor& descriptor, Schedule schedule,
+                                              const void* send, void* recv) {
+  auto operation = std::make_shared<ScheduledCollective>(descriptor, std::move(schedule), send, recv, size(),
+                                                         group_.direct());
+  const std::lock_guard guard(engine_->lock());
+  return start(std::move(operation));
+}
+
+Communicator::Started Communicator::all_reduce(const void* send, void* recv, uint64_t count, floe_type_t type,
+                                               floe_op_t op) {
+  const Descriptor descriptor = collective(Kind::kAllReduce, count, type, op);
+  if (!direct())
+    return scheduled(descriptor, floe::all_reduce(size(), rank(), {count, type_size(type)}), send, recv);
+  // Direct operations take their turn when they are made: under the lock, in the order they start.
+  const std::lock_guard guard(engine_->lock());
+  auto made = group_.direct()->all_reduce({send, recv, count, type, op, hash(descriptor)});
+  return start(std::make_shared<DirectCollective>(descriptor, std::move(made)));
+}
+
+Communicator::Started Communicator::barrier() {
+  const Descriptor descriptor = collective(Kind::kBarrier, 0);
+  if (!direct()) return scheduled(descriptor, floe::barrier(size(), rank()), nullptr, nullptr);
+  const std::lock_guard guard(engine_->lock());
+  auto made = group_.direct()->all_reduce({nullptr, nullptr, 0, 0, 0, hash(descriptor)});
+  return start(std::make_shared<DirectCollective>(descriptor, std::move(made)));
+}
+
+Communicator::Started Communicator::reduce(const void* send, void* recv, uint64_t count, floe_type_t type,
+                                           floe_op_t op, uint32_t root) {
+  return scheduled(collective(Kind::kReduce, count, type, op, root),
+                   floe::reduce(size(), rank(), {count, type_size(type)}, root), send, recv);
+}
+
+Communicator::Started Communicator::broadcast(void* buffer, uint64_t count, floe_type_t type, uint32_t root) {
+  return scheduled(collective(Kind::kBroadcast, count, type, 0, root),
+                   floe::broadcast(size(), rank(), {count, type_size(type)}, root), nullptr, buffer);
+}
+
+Communicator::Started Communicator::all_gather(const void* send, void* recv, uint64_t count,
+                                               floe_type_t type) {
+  const Elements block{count, type_size(type)};
+  const bool in_place = send == static_cast<std::byte*>(recv) + rank() * block.bytes();
+  return scheduled(collective(Kind::kAllGather, count, type),
+                   floe::all_gather(size(), rank(), block, in_place), send, recv);
+}
+
+Communicator::Started Communicator::reduce_scatter(const void* send, void* recv, uint64_t count,
+                                                   floe_type_t type, floe_op_t op) {
+  return scheduled(collective(Kind::kReduceScatter, count, type, op),
+                   floe::reduce_scatter(size(), rank(), {count, type_size(type)}), send, recv);
+}
+
+Communicator::Started Communicator::send(const void* buffer, uint64_t bytes, uint32_t dest, uint64_t tag) {
+  Transfer transfer;
+  transfer.data = static_cast<std::byte*>(const_cast<void*>(buffer));  // only ever read
+  transfer.bytes = bytes;
+  transfer.peer = dest;
+  transfer.tag = tag;
+  Descriptor descriptor;
+  descriptor.kind = static_cast<uint8_t>(Kind::kSend);
+  descriptor.type = FLOE_UINT8;
+  descriptor.count = bytes;
+  transfer.descriptor = descriptor;
+  auto operation = std::make_shared<MessageOperation>(descriptor, std::move(transfer));
+  const std::lock_guard guard(engine_->lock());
+  FLOE_TRY(group_.start(operation));
+  engine_->started(group_);
+  return std::shared_ptr<Operation>(std::move(operation));
+}
+
+Communicator::Started Communicator::receive(void* buffer, uint64_t bytes, std::vector<uint32_t> sources,
+                                            uint64_t tag) {
+  Transfer transfer;
+  transfer.data = static_cast<std::byte*>(buffer);
+  transfer.bytes = bytes;
+  transfer.tag = tag;
+  if (sources.size() == 1)
+    transfer.peer = sources[0];
+  else
+    transfer.sources = std::move(sources);
+  Descriptor descriptor;
+  descriptor.kind = static_cast<uint8_t>(Kind::kRecv);
+  descriptor.type = FLOE_UINT8;
+  descriptor.count = bytes;
+  transfer.descriptor = descriptor;
+  auto operation = std::make_shared<MessageOperation>(descriptor, std::move(transfer));
+  const std::lock_guard guard(engine_->lock());
+  FLOE_TRY(group_.start(operation));
+  engine_->started(group_);
+  return std::shared_ptr<Operation>(std::move(operation));
+}
+
+}  // namespace floe

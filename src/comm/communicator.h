@@ -1,0 +1,63 @@
+// A communicator: membership, and the public operations as engine operations. Arguments have been checked
+// by api/.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "base/types.h"
+#include "comm/wire_up.h"
+#include "engine/engine.h"
+
+namespace floe {
+
+class Communicator {
+ public:
+  // Collective. `store` may be null if size is 1.
+  static Result<std::unique_ptr<Communicator>> create(std::shared_ptr<Engine> engine,
+                                                      const WireUpConfig& config, Store* store);
+  // Leaves: see floe_comm_destroy.
+  ~Communicator();
+  Communicator(const Communicator&) = delete;
+  Communicator& operator=(const Communicator&) = delete;
+
+  const std::shared_ptr<Engine>& engine() const { return engine_; }
+  uint32_t rank() const { return group_.rank(); }
+  uint32_t size() const { return group_.size(); }
+  uint32_t local_rank() const;
+  uint32_t local_size() const;
+  bool direct() const { return group_.direct() != nullptr; }
+  uint64_t timeout_ms() const { return group_.timeout_ms(); }
+  void set_timeout(uint64_t ms);
+
+  // From any thread: everything under way ends, here and on the other ranks.
+  void abort();
+
+  // Each starts the operation; an error is the communicator's fault. In-place forms have send == recv but
+  // where noted.
+  using Started = Result<std::shared_ptr<Operation>>;
+  Started all_reduce(const void* send, void* recv, uint64_t count, floe_type_t type, floe_op_t op);
+  Started reduce(const void* send, void* recv, uint64_t count, floe_type_t type, floe_op_t op, uint32_t root);
+  Started broadcast(void* buffer, uint64_t count, floe_type_t type, uint32_t root);
+  // In place: send is this rank's block of recv.
+  Started all_gather(const void* send, void* recv, uint64_t count, floe_type_t type);
+  // In place: recv is this rank's block of send.
+  Started reduce_scatter(const void* send, void* recv, uint64_t count, floe_type_t type, floe_op_t op);
+  Started barrier();
+  Started send(const void* buffer, uint64_t bytes, uint32_t dest, uint64_t tag);
+  // From the rank in `sources`, or any of them.
+  Started receive(void* buffer, uint64_t bytes, std::vector<uint32_t> sources, uint64_t tag);
+
+ private:
+  Communicator(std::shared_ptr<Engine> engine, GroupConfig group)
+      : engine_(std::move(engine)), group_(std::move(group)) {}
+
+  Started start(std::shared_ptr<Collective> collective);
+  Started scheduled(const Descriptor& descriptor, Schedule schedule, const void* send, void* recv);
+
+  std::shared_ptr<Engine> engine_;
+  Group group_;
+};
+
+}  // namespace floe

@@ -1,0 +1,289 @@
+#include "comm/wire_up.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <thread>
+
+#include "base/log.h"
+#include "boot/host.h"
+#include "boot/random.h"
+#include "topo/topology.h"
+
+namespace floe {
+
+using nlohmann::json;
+
+struct WireUp::Card {
+  uint32_t version = 0;
+  uint32_t size = 0;
+  uint64_t key = 0;
+  uint64_t nonce = 0;    // of this rank's segment
+  std::string host;      // identity: equal means that memory can be shared
+  std::string hostname;  // for people
+  int pid = 0;
+  std::string socket, token;
+  std::string shm, provider;  // settings that all ranks must share
+  std::string cpus;           // that this rank may use, as a CPU list
+
+  std::string who(uint32_t rank) const {
+    return fmt::format("rank {} (host {}, pid {})", rank, hostname, pid);
+  }
+
+  std::string encode() const {
+    return json{{"version", version}, {"size", size},         {"key", key},           {"nonce", nonce},
+                {"host", host},       {"hostname", hostname}, {"pid", pid},           {"socket", socket},
+                {"token", token},     {"shm", shm},           {"provider", provider}, {"cpus", cpus}}
+        .dump();
+  }
+
+  // The store is the outside: anything may be in it.
+  static Result<Card> decode(const std::string& text, uint32_t rank) {
+    const json j = json::parse(text, nullptr, false);
+    try {
+      if (j.is_object())
+        return Card{j.at("version"), j.at("size"),     j.at("key"),      j.at("nonce"),
+                    j.at("host"),    j.at("hostname"), j.at("pid"),      j.at("socket"),
+                    j.at("token"),   j.at("shm"),      j.at("provider"), j.at("cpus")};
+    } catch (const json::exception&) {  // a field is missing or has another type
+    }
+    return error(FLOE_ERR_STORE, "the store holds no valid card of rank {}: is it used by something else?",
+                 rank);
+  }
+};
+
+WireUp::WireUp(Engine& engine, const WireUpConfig& config, Store* store)
+    : engine_(engine), config_(config), store_(store), deadline_(Deadline::in_ms(config.timeout_ms)) {}
+
+WireUp::~WireUp() {
+  if (keys_.empty()) return;
+  // The creation has failed. Ranks whose time is up now, too, must not take this one for missing.
+  constexpr Millis kLinger(500);
+  std::this_thread::sleep_for(kLinger);
+  remove_keys();
+}
+
+std::string WireUp::key(const std::string& phase, uint32_t rank) const {
+  return fmt::format("floe/{}/{}/{}", config_.name, phase, rank);
+}
+
+void WireUp::remove_keys() {
+  for (const std::string& name : keys_) {
+    const Status removed = store_->remove(name);
+    if (!removed.ok()) log(LogLevel::kDebug, "removing store key {}: {}", name, removed.message());
+  }
+  keys_.clear();
+}
+
+Status WireUp::missing(const std::string& phase, uint32_t first) {
+  std::string list;
+  uint32_t count = 0;
+  for (uint32_t rank = first; rank < config_.size; ++rank) {
+    constexpr Millis kGlance(50);
+    if (rank != first && store_->get(key(phase, rank), Deadline::in(kGlance)).ok()) continue;
+    list += fmt::format("{}{}", count == 0 ? "" : ", ", rank);
+    ++count;
+  }
+  return error(FLOE_ERR_STORE,
+               "(Timed out) {} {} of {} did not arrive within {:.1f} s (phase {}); check that every rank was "
+               "started, is alive, and uses the same store and size",
+               count == 1 ? "rank" : "ranks", list, config_.size,
+               static_cast<double>(config_.timeout_ms) / 1e3, phase);
+}
+
+Result<std::vector<std::string>> WireUp::exchange(const std::string& phase, const std::string& mine) {
+  const std::string own = key(phase, config_.rank);
+  FLOE_TRY(store_->set(own, mine));
+  keys_.push_back(own);
+  std::vector<std::string> all(config_.size);
+  for (uint32_t rank = 0; rank < config_.size; ++rank) {
+    if (rank == config_.rank) {
+      all[rank] = mine;
+      continue;
+    }
+    auto value = store_->get(key(phase, rank), deadline_);
+    if (!value.ok() && value.status().code() == FLOE_ERR_TIMEOUT) return missing(phase, rank);
+    if (!value.ok()) return value.status();
+    all[rank] = std::move(*value);
+  }
+  return all;
+}
+
+Status WireUp::exchange_cards(std::vector<Card>* cards) {
+  auto listener = UnixListener::create(config_.size);
+  if (!listener.ok()) return listener.status();
+  listener_ = std::move(*listener);
+
+  const HostIdentity host = host_identity();
+  Card mine{floe_version(),
+            config_.size,
+            random_u64(),
+            random_u64(),
+            host.id,
+            host.hostname,
+            ::getpid(),
+            listener_->socket_name(),
+            listener_->token(),
+            engine_.settings().shm ? "on" : "off",
+            engine_.settings().provider,
+            format_cpu_list(allowed_cpus())};
+  const auto texts = exchange("card", mine.encode());
+  if (!texts.ok()) return texts.status();
+  for (uint32_t rank = 0; rank < config_.size; ++rank) {
+    auto card = Card::decode((*texts)[rank], rank);
+    if (!card.ok()) return card.status();
+    const auto differs = [&](std::string_view what, const auto& theirs, const auto& ours) {
+      return error(FLOE_ERR_MISMATCH, "{} has {} '{}', {} has '{}': it must be the same on all ranks",
+                   card->who(rank), what, theirs, mine.who(config_.rank), ours);
+    };
+    if (card->version != mine.version) return differs("floe version", card->version, mine.version);
+    if (card->size != mine.size) return differs("size", card->size, mine.size);
+    if (card->shm != mine.shm) return differs("FLOE_SHM", card->shm, mine.shm);
+    if (card->provider != mine.provider) return differs("FLOE_PROVIDER", card->provider, mine.provider);
+    cards->push_back(std::move(*card));
+  }
+  return {};
+}
+
+// Members with what ranks of one host share; others have only a name.
+Result<std::vector<Member>> WireUp::share_memory(const std::vector<Card>& cards) {
+  std::vector<Member> members(config_.size);
+  std::vector<LocalRank> local;
+  size_t self = 0;
+  for (uint32_t rank = 0; rank < config_.size; ++rank) {
+    members[rank].who = cards[rank].who(rank);
+    if (cards[rank].host != cards[config_.rank].host) continue;
+    if (rank == config_.rank) self = local.size();
+    local.push_back({rank, cards[rank].pid, cards[rank].socket, cards[rank].token});
+  }
+  if (local.size() == 1) return members;
+
+  auto segment = Segment::create(static_cast<uint32_t>(local.size()), static_cast<uint32_t>(self),
+                                 cards[config_.rank].nonce);
+  if (!segment.ok()) return segment.status();
+  const std::vector<int> give = {(*segment)->fd(), engine_.bell().page_fd(), engine_.bell().event_fd()};
+  // Everybody is here already. If one can't share, the others must learn it in time to do without.
+  const Deadline soon = deadline_.earlier(Deadline::in_ms(config_.timeout_ms / 2));
+  auto received = exchange_fds(*listener_, local, self, give, soon);
+  if (!received.ok()) return received.status();
+  for (size_t i = 0; i < local.size(); ++i) {
+    Member& member = members[local[i].rank];
+    if (i == self) {
+      member.segment = *segment;
+      continue;
+    }
+    auto& fds = (*received)[i].fds;
+    auto theirs = Segment::attach(std::move(fds[0]), static_cast<uint32_t>(local.size()),
+                                  static_cast<uint32_t>(i), cards[local[i].rank].nonce);
+    if (!theirs.ok()) return theirs.status().in(member.who);
+    member.segment = std::move(*theirs);
+    auto bell = Bell::attach(std::move(fds[1]), std::move(fds[2]));
+    if (!bell.ok()) return bell.status().in(member.who);
+    member.bell = std::move(*bell);
+    member.pidfd = std::move((*received)[i].pidfd);
+  }
+  segment_ = std::move(*segment);
+  return members;
+}
+
+Status WireUp::connect_fabric(const std::vector<Card>& cards, bool one_host, std::vector<Member>* members) {
+  FabricTransport* fabric = nullptr;
+  {
+    const std::lock_guard guard(engine_.lock());
+    auto opened = engine_.fabric(
+        {engine_.settings().provider, engine_.settings().interface, config_.route_to, one_host});
+    if (!opened.ok()) return opened.status();
+    fabric = *opened;
+  }
+  const auto addresses = exchange("fabric", fabric->address());
+  if (!addresses.ok()) return addresses.status();
+  const std::lock_guard guard(engine_.lock());
+  for (uint32_t rank = 0; rank < config_.size; ++rank) {
+    Member& member = (*members)[rank];
+    if (rank == config_.rank || member.route.transport) continue;
+    const auto peer = fabric->add_peer((*addresses)[rank], cards[rank].who(rank));
+    if (!peer.ok()) return peer.status().in(cards[rank].who(rank));
+    member.route = {fabric, *peer};
+  }
+  return {};
+}
+
+bool WireUp::oversubscribed(const std::vector<Card>& cards) const {
+  std::set<unsigned> cpus;
+  size_t ranks = 0;
+  for (const Card& card : cards) {
+    if (card.host != cards[config_.rank].host) continue;
+    ++ranks;
+    const auto list = parse_cpu_list(card.cpus);
+    if (list.ok()) cpus.insert(list->begin(), list->end());
+  }
+  return ranks > cpus.size();
+}
+
+Result<GroupConfig> WireUp::connect() {
+  GroupConfig group;
+  group.name = config_.name;
+  group.rank = config_.rank;
+  group.timeout_ms = config_.timeout_ms;
+  if (config_.size == 1) {
+    group.members.resize(1);
+    group.members[0].who = "rank 0";
+    group.key = random_u64();
+    return group;
+  }
+  std::vector<Card> cards;
+  FLOE_TRY(exchange_cards(&cards));
+  group.key = cards[0].key;
+  group.oversubscribed = oversubscribed(cards);
+
+  auto members = share_memory(cards);
+  listener_.reset();
+  const auto shm = exchange("shm", members.ok() ? "ok" : members.status().message());
+  if (!shm.ok()) return shm.status();
+  bool shared = true;
+  for (uint32_t rank = 0; rank < config_.size; ++rank) {
+    if ((*shm)[rank] == "ok") continue;
+    log(LogLevel::kWarn, "'{}' does without shared memory: {}: {}", config_.name, cards[rank].who(rank),
+        (*shm)[rank]);
+    shared = false;
+  }
+  if (members.ok()) group.members = std::move(*members);
+  if (segment_) segment_->close_fd();
+  if (!shared) {
+    group.members.clear();
+    group.members.resize(config_.size);
+    for (uint32_t rank = 0; rank < config_.size; ++rank) group.members[rank].who = cards[rank].who(rank);
+  }
+
+  const bool one_host =
+      std::all_of(cards.begin(), cards.end(), [&](const Card& card) { return card.host == cards[0].host; });
+  if (shared && engine_.settings().shm) {
+    std::vector<std::shared_ptr<Segment>> segments;
+    uint32_t self = 0;
+    for (Member& member : group.members) {
+      if (!member.segment) continue;
+      if (&member == &group.members[config_.rank]) self = static_cast<uint32_t>(segments.size());
+      segments.push_back(member.segment);
+    }
+    if (segments.size() > 1) {
+      group.shm = std::make_unique<ShmTransport>(segments, self);
+      PeerId local = 0;
+      for (Member& member : group.members)
+        if (member.segment) member.route = {group.shm.get(), local++};
+    }
+    if (one_host) group.direct = std::make_unique<DirectPath>(segments, self);
+  }
+  if (!group.direct) FLOE_TRY(connect_fabric(cards, one_host, &group.members));
+  return group;
+}
+
+Status WireUp::ready() {
+  const auto all = exchange("ready", "ok");
+  if (!all.ok()) return all.status();
+  config_.all_arrived();
+  return {};
+}
+
+}  // namespace floe

@@ -1,0 +1,125 @@
+#include "engine/collective.h"
+
+#include <cstring>
+
+#include "base/types.h"
+#include "reduce/reduce.h"
+
+namespace floe {
+
+ScheduledCollective::ScheduledCollective(const Descriptor& descriptor, Schedule schedule, const void* send,
+                                         void* recv, uint32_t ranks, DirectPath* direct)
+    : Collective(descriptor),
+      schedule_(std::move(schedule)),
+      send_(static_cast<std::byte*>(const_cast<void*>(send))),  // only ever read
+      recv_(static_cast<std::byte*>(recv)),
+      ranks_(ranks),
+      scratch_(std::make_unique_for_overwrite<std::byte[]>(schedule_.scratch_bytes())),
+      direct_(direct),
+      hash_(hash(descriptor)) {
+  const auto& steps = schedule_.steps();
+  transfers_.resize(steps.size());
+  missing_.resize(steps.size());
+  then_.resize(steps.size());
+  under_way_.resize(steps.size());
+  for (StepId id = 0; id < steps.size(); ++id) {
+    missing_[id] = static_cast<uint32_t>(steps[id].needs.size());
+    for (const StepId need : steps[id].needs) then_[need].push_back(id);
+    if (missing_[id] == 0) ready_.push_back(id);
+  }
+}
+
+std::byte* ScheduledCollective::at(const Range& range) const {
+  switch (range.buffer) {
+    case Buffer::kSend: return send_ + range.offset;
+    case Buffer::kRecv: return recv_ + range.offset;
+    case Buffer::kScratch: return scratch_.get() + range.offset;
+  }
+  return nullptr;
+}
+
+Poll ScheduledCollective::step(Messenger& messenger) {
+  if (direct_ && !entered_) direct_->enter(sequence(), hash_);
+  entered_ = true;
+  const size_t before = ended_;
+  const bool started = !ready_.empty();
+  while (!ready_.empty()) {
+    const StepId id = ready_.back();
+    ready_.pop_back();
+    start(id, messenger);
+  }
+  if (ended_ == schedule_.steps().size()) {
+    const Poll agreed = agree();
+    if (agreed != Poll::kPending) return agreed;
+  }
+  return started || ended_ != before ? Poll::kMoved : Poll::kPending;
+}
+
+Poll ScheduledCollective::agree() {
+  for (; direct_ && agreed_ < direct_->ranks(); ++agreed_) {
+    if (agreed_ == direct_->self()) continue;
+    const DirectPath::Entry entry = direct_->entry(agreed_, sequence(), hash_);
+    if (entry == DirectPath::Entry::kAbsent) return Poll::kPending;
+    mismatch_with_ = agreed_;
+    if (entry == DirectPath::Entry::kDifferent) return Poll::kMismatch;
+  }
+  return Poll::kDone;
+}
+
+void ScheduledCollective::start(StepId id, Messenger& messenger) {
+  const Step& step = schedule_.steps()[id];
+  if (step.kind == Step::Kind::kReduce || step.kind == Step::Kind::kCopy) {
+    run_local(step);
+    end(id);
+    return;
+  }
+  Transfer& transfer = transfers_[id];
+  transfer.data = at(step.range);
+  transfer.bytes = step.range.bytes;
+  transfer.peer = step.peer;
+  transfer.tag = sequence() << 16 | step.tag;
+  transfer.descriptor = descriptor();
+  transfer.owner = this;
+  under_way_[id] = true;
+  if (step.kind == Step::Kind::kSend)
+    messenger.send(transfer);
+  else
+    messenger.receive(transfer);
+}
+
+void ScheduledCollective::run_local(const Step& step) {
+  if (step.range.bytes == 0) return;
+  std::byte* const to = at(step.range);
+  if (step.kind == Step::Kind::kCopy) {
+    const std::byte* const from = at(step.sources[0]);
+    if (from != to) std::memmove(to, from, step.range.bytes);
+    return;
+  }
+  std::vector<const void*> sources;
+  for (const Range& range : step.sources) sources.push_back(at(range));
+  void* const destination[] = {to};
+  reduce(destination, sources, step.range.bytes / type_size(descriptor().type), descriptor().type,
+         descriptor().op, ranks_);
+}
+
+void ScheduledCollective::on_transfer(Transfer& transfer) {
+  const auto id = static_cast<StepId>(&transfer - transfers_.data());
+  under_way_[id] = false;
+  end(id);
+}
+
+void ScheduledCollective::end(StepId id) {
+  ++ended_;
+  for (const StepId next : then_[id])
+    if (--missing_[next] == 0) ready_.push_back(next);
+}
+
+bool ScheduledCollective::waits_for(uint32_t rank) const {
+  const auto& steps = schedule_.steps();
+  for (StepId id = 0; id < steps.size(); ++id)
+    if (under_way_[id] && steps[id].peer == rank) return true;
+  return direct_ && ended_ == steps.size() && rank >= agreed_ && rank != direct_->self() &&
+         direct_->entry(rank, sequence(), hash_) == DirectPath::Entry::kAbsent;
+}
+
+}  // namespace floe

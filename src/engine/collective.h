@@ -1,0 +1,74 @@
+// Collectives as the engine runs them: a direct one on shared memory, or a schedule of messages.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "engine/messenger.h"
+#include "engine/operation.h"
+#include "engine/schedule.h"
+#include "shm/direct.h"
+
+namespace floe {
+
+class Collective : public Operation {
+ public:
+  using Operation::Operation;
+  // Does what can be done now. Called only while this is the oldest collective of its communicator.
+  virtual Poll step(Messenger& messenger) = 0;
+  // After kMismatch: the rank that disagrees.
+  virtual uint32_t mismatch_with() const { return 0; }
+};
+
+class DirectCollective final : public Collective {
+ public:
+  DirectCollective(const Descriptor& descriptor, std::unique_ptr<DirectOp> op)
+      : Collective(descriptor), op_(std::move(op)) {}
+
+  Poll step(Messenger&) override { return op_->poll(); }
+  bool waits_for(uint32_t rank) const override { return op_->waits_for(rank); }
+  uint32_t mismatch_with() const override { return op_->mismatch_with(); }
+
+ private:
+  std::unique_ptr<DirectOp> op_;
+};
+
+// Runs a schedule: a step starts once all that it needs have ended.
+class ScheduledCollective final : public Collective, private TransferOwner {
+ public:
+  // `ranks` divides the sum of FLOE_AVG. Buffers are the caller's; scratch is the schedule's own. `direct`,
+  // if all ranks share memory, makes sure that all of them call the same.
+  ScheduledCollective(const Descriptor& descriptor, Schedule schedule, const void* send, void* recv,
+                      uint32_t ranks, DirectPath* direct);
+
+  Poll step(Messenger& messenger) override;
+  bool waits_for(uint32_t rank) const override;
+  uint32_t mismatch_with() const override { return mismatch_with_; }
+
+ private:
+  void on_transfer(Transfer& transfer) override;
+  Poll agree();
+  void start(StepId id, Messenger& messenger);
+  void end(StepId id);
+  void run_local(const Step& step);
+  std::byte* at(const Range& range) const;
+
+  Schedule schedule_;
+  std::byte* send_;
+  std::byte* recv_;
+  uint32_t ranks_;
+  std::unique_ptr<std::byte[]> scratch_;
+  std::vector<Transfer> transfers_;        // by step
+  std::vector<uint32_t> missing_;          // by step: how many of its needs have not ended
+  std::vector<std::vector<StepId>> then_;  // by step: who needs it
+  std::vector<StepId> ready_;
+  std::vector<bool> under_way_;
+  size_t ended_ = 0;
+  DirectPath* direct_;
+  uint32_t hash_;
+  bool entered_ = false;
+  uint32_t agreed_ = 0;  // ranks below this one have entered the same
+  uint32_t mismatch_with_ = 0;
+};
+
+}  // namespace floe

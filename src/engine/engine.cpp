@@ -1,0 +1,288 @@
+#include "engine/engine.h"
+
+#include <poll.h>
+#include <pthread.h>
+#include <sched.h>
+
+#include <algorithm>
+
+#include "base/log.h"
+#include "boot/random.h"
+#include "topo/topology.h"
+
+namespace floe {
+namespace {
+
+constexpr Millis kCheckEvery(5);
+constexpr Millis kLongestSleep(100);  // bounds what any defect in waking could cost
+
+// Forks so far in this process's ancestry since the library was loaded: a child sees another number.
+std::atomic<uint64_t> fork_generation{0};
+
+void count_forks() {
+  static const int registered =
+      ::pthread_atfork(nullptr, nullptr, [] { fork_generation.fetch_add(1, std::memory_order_relaxed); });
+  (void)registered;
+}
+
+void pause_cpu() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("isb" ::: "memory");
+#endif
+}
+
+}  // namespace
+
+void EngineLock::lock() {
+  constexpr int kSpins = 1000;
+  for (int spin = 0; !try_lock(); ++spin) {
+    if (spin < kSpins)
+      pause_cpu();
+    else
+      ::sched_yield();
+  }
+}
+
+// How a thread waits: passes with pauses, then a few yields, then sleep.
+class Engine::Spinner {
+ public:
+  explicit Spinner(uint32_t spins) : spins_(spins) {}
+  void reset() { count_ = 0; }
+  // True when it is time to sleep.
+  bool step() {
+    constexpr uint32_t kYields = 64;
+    if (count_ < spins_)
+      pause_cpu();
+    else if (count_ < spins_ + kYields)
+      ::sched_yield();
+    else
+      return true;
+    ++count_;
+    return false;
+  }
+
+ private:
+  uint32_t spins_;
+  uint32_t count_ = 0;
+};
+
+Engine::Engine(Settings settings, Bell bell)
+    : settings_(std::move(settings)),
+      bell_(std::move(bell)),
+      id_(random_u64()),
+      fork_generation_(fork_generation.load(std::memory_order_relaxed)) {}
+
+Result<std::shared_ptr<Engine>> Engine::create(Settings settings, uint32_t workers) {
+  count_forks();
+  auto bell = Bell::create();
+  if (!bell.ok()) return bell.status();
+  std::shared_ptr<Engine> engine(new Engine(std::move(settings), std::move(*bell)));
+  if (workers != 0) engine->worker_ = std::thread([raw = engine.get()] { raw->run_worker(); });
+  return engine;
+}
+
+Engine::~Engine() {
+  if (forked()) {
+    if (worker_.joinable()) worker_.detach();  // there is no such thread in this process
+    return;
+  }
+  stop();
+}
+
+void Engine::stop() {
+  stopping_.store(true, std::memory_order_seq_cst);
+  notify_worker();
+  bell_.ring();
+  if (worker_.joinable()) worker_.join();
+}
+
+bool Engine::forked() const { return fork_generation.load(std::memory_order_relaxed) != fork_generation_; }
+
+Result<FabricTransport*> Engine::fabric(const FabricOptions& options) {
+  if (!fabric_) {
+    auto opened = FabricTransport::open(options);
+    if (!opened.ok()) return opened.status();
+    fabric_ = std::move(*opened);
+  }
+  return fabric_.get();
+}
+
+void Engine::add(Group& group) {
+  groups_.push_back(&group);
+  constexpr uint32_t kSpins = 2000, kSpinsOversubscribed = 50;
+  const uint32_t spins = group.oversubscribed() ? kSpinsOversubscribed : kSpins;
+  spins_ = spins_ == 0 ? spins : std::min(spins_, spins);
+}
+
+void Engine::remove(Group& group) {
+  std::erase(groups_, &group);
+  std::erase(busy_, &group);
+  any_busy_.store(!busy_.empty(), std::memory_order_relaxed);
+}
+
+void Engine::started(Group& group) {
+  group.wake_peers();
+  if (!group.busy()) return;
+  if (std::find(busy_.begin(), busy_.end(), &group) == busy_.end()) busy_.push_back(&group);
+  any_busy_.store(true, std::memory_order_seq_cst);
+  notify_worker();
+}
+
+int Engine::progress() {
+  int moved = fabric_ && !busy_.empty() ? fabric_->progress(*this) : 0;
+  for (size_t i = 0; i < busy_.size(); ++i) moved += busy_[i]->progress();
+  constexpr uint32_t kPassesPerClock = 32;  // reading the clock costs as much as a pass
+  if (++passes_ % kPassesPerClock == 0 && Clock::now() - last_check_ > kCheckEvery) check();
+  for (size_t i = 0; i < busy_.size();) {
+    Group& group = *busy_[i];
+    group.wake_peers();
+    if (group.busy()) {
+      ++i;
+      continue;
+    }
+    busy_[i] = busy_.back();
+    busy_.pop_back();
+    any_busy_.store(!busy_.empty(), std::memory_order_relaxed);
+  }
+  return moved;
+}
+
+void Engine::check() {
+  last_check_ = Clock::now();
+  for (size_t i = 0; i < busy_.size(); ++i) busy_[i]->check();
+}
+
+bool Engine::pass(int* moved) {
+  if (!lock_.try_lock()) return false;
+  *moved = progress();
+  lock_.unlock();
+  // Another thread may sleep for what this pass has completed.
+  if (*moved != 0 && waiters_.load(std::memory_order_relaxed) + (worker_.joinable() ? 1 : 0) > 1) {
+    std::atomic_thread_fence(std::memory_order_seq_cst);  // pairs with Bell::begin_sleep
+    bell_.ring_if_sleeping();
+  }
+  return true;
+}
+
+std::vector<int> Engine::wait_fds() {
+  std::vector<int> fds = {bell_.event_fd()};
+  if (fabric_ && fabric_->wait_fd() >= 0) fds.push_back(fabric_->wait_fd());
+  for (const Group* group : busy_)
+    for (const Member& member : group->members())
+      if (member.pidfd.valid() && member.state == Member::State::kAlive) fds.push_back(member.pidfd.get());
+  return fds;
+}
+
+template <class Done>
+void Engine::sleep(Millis longest, Done&& done) {
+  // See bell.h: the last look for work comes after the flag is up.
+  bell_.begin_sleep();
+  std::vector<pollfd> fds;
+  bool may_sleep = false;
+  Millis limit = std::min(longest, kLongestSleep);
+  lock_.lock();
+  if (progress() == 0 && !done()) {
+    for (const int fd : wait_fds()) fds.push_back({fd, POLLIN, 0});
+    may_sleep = !fabric_ || fabric_->prepare_wait();
+    if (fabric_ && fabric_->wait_fd() < 0) limit = std::min(limit, Millis(1));
+  }
+  lock_.unlock();
+  if (may_sleep) ::poll(fds.data(), fds.size(), static_cast<int>(limit.count()));
+  // Whoever empties the bell makes a pass afterwards, so no wake-up is lost for another sleeper.
+  bell_.clear();
+  bell_.end_sleep();
+  lock_.lock();
+  progress();
+  check();
+  lock_.unlock();
+}
+
+bool Engine::wait(const Operation& operation, Deadline until) {
+  if (operation.complete()) return true;
+  // seq_cst: pairs with the worker's load after any_busy_, so that it steps aside.
+  waiters_.fetch_add(1, std::memory_order_seq_cst);
+  Spinner spinner(spins_);
+  bool complete = false;
+  for (uint32_t turn = 0; !(complete = operation.complete()); ++turn) {
+    int moved = 0;
+    if (pass(&moved) && moved != 0) spinner.reset();
+    if ((complete = operation.complete())) break;
+    constexpr uint32_t kTurnsPerClock = 64;
+    if (turn % kTurnsPerClock == 0 && until.passed()) break;
+    if (!spinner.step()) continue;
+    if (until.passed()) break;
+    sleep(until.left(), [&] { return operation.complete(); });
+  }
+  waiters_.fetch_sub(1, std::memory_order_seq_cst);
+  if (any_busy_.load(std::memory_order_relaxed)) notify_worker();
+  return complete;
+}
+
+bool Engine::test(const Operation& operation) {
+  int moved = 0;
+  if (!operation.complete()) pass(&moved);
+  return operation.complete();
+}
+
+void Engine::flush(Group& group, bool failed) {
+  // What operations that ended well have sent must arrive; after a fault only the news of it should.
+  constexpr Millis kLongest(2000), kLongestAfterFault(100);
+  const Deadline deadline = Deadline::in(failed ? kLongestAfterFault : kLongest);
+  const auto left = [&] {
+    const std::lock_guard guard(lock_);
+    if (!fabric_) return false;
+    fabric_->progress(*this);
+    return group.has_outgoing() || !fabric_->idle() || !group.settled();
+  };
+  while (left() && !deadline.passed()) ::sched_yield();
+}
+
+// ---- Worker ---------------------------------------------------------------------------------------------
+
+void Engine::notify_worker() {
+  if (!worker_.joinable()) return;
+  wake_worker_.fetch_add(1, std::memory_order_seq_cst);
+  wake_worker_.notify_one();
+}
+
+void Engine::run_worker() {
+  if (!settings_.worker_affinity.empty()) {
+    const Status pinned = pin_this_thread(settings_.worker_affinity);
+    if (!pinned.ok()) log(LogLevel::kWarn, "the worker is not pinned: {}", pinned.message());
+  }
+  Spinner spinner(50);
+  while (!stopping_.load(std::memory_order_seq_cst)) {
+    const uint32_t seen = wake_worker_.load(std::memory_order_seq_cst);
+    // seq_cst: pairs with wait() and started(); either they see this thread wait and wake it, or it
+    // sees their change here.
+    if (waiters_.load(std::memory_order_seq_cst) != 0 || !any_busy_.load(std::memory_order_seq_cst)) {
+      if (!stopping_.load(std::memory_order_seq_cst)) wake_worker_.wait(seen, std::memory_order_seq_cst);
+      spinner.reset();
+      continue;
+    }
+    int moved = 0;
+    if (pass(&moved) && moved != 0) spinner.reset();
+    if (spinner.step())
+      sleep(kLongestSleep, [&] { return stopping_.load() || waiters_.load() != 0 || !any_busy_.load(); });
+  }
+}
+
+// ---- Fabric packets -------------------------------------------------------------------------------------
+
+void Engine::on_packet(const PacketHeader& header, std::span<const std::byte> payload) {
+  const auto found =
+      std::find_if(groups_.begin(), groups_.end(), [&](const Group* g) { return g->key() == header.comm; });
+  if (found != groups_.end()) (*found)->on_packet(header, payload);
+}
+
+void Engine::on_peer_lost(PeerId peer, const Status& why) {
+  for (Group* group : groups_)
+    for (uint32_t rank = 0; rank < group->size(); ++rank) {
+      const Messenger::Route& route = group->members()[rank].route;
+      if (route.transport == fabric_.get() && route.peer == peer) group->lost(rank, why);
+    }
+}
+
+}  // namespace floe

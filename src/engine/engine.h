@@ -1,0 +1,114 @@
+// The progress engine: one per context. Whoever waits or tests progresses everything under way, on its own
+// thread; a worker does so while nobody waits.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/settings.h"
+#include "base/status.h"
+#include "engine/group.h"
+#include "fabric/fabric_transport.h"
+#include "shm/bell.h"
+
+namespace floe {
+
+// Protects everything in the engine. Held for a pass, some microseconds: it spins, then yields.
+class EngineLock {
+ public:
+  bool try_lock() {
+    // Acquire: pairs with the release in unlock().
+    return !held_.load(std::memory_order_relaxed) && !held_.exchange(true, std::memory_order_acquire);
+  }
+  void lock();
+  void unlock() { held_.store(false, std::memory_order_release); }
+
+ private:
+  std::atomic<bool> held_{false};
+};
+
+class Engine final : private PacketSink {
+ public:
+  static Result<std::shared_ptr<Engine>> create(Settings settings, uint32_t workers);
+  ~Engine() override;
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  // Stops the workers. Nothing may be under way.
+  void stop();
+
+  const Settings& settings() const { return settings_; }
+  const Bell& bell() const { return bell_; }
+  // Identifies this context among all: what tells two threads of one process apart.
+  uint64_t id() const { return id_; }
+  // Whether this is a forked child: nothing of the engine may be used then.
+  bool forked() const;
+
+  EngineLock& lock() { return lock_; }
+
+  // The libfabric endpoint, opened at first need. Lock held.
+  Result<FabricTransport*> fabric(const FabricOptions& options);
+  FabricTransport* fabric_if_open() const { return fabric_.get(); }
+
+  // Groups are added before their first operation and removed after their last. Lock held.
+  void add(Group& group);
+  void remove(Group& group);
+  size_t groups() const { return groups_.size(); }
+
+  // After Group::start, still under the lock: the group has something under way.
+  void started(Group& group);
+
+  // Progresses the context until the operation is complete; false when `until` has passed before.
+  bool wait(const Operation& operation, Deadline until);
+  // One pass. Returns whether it is complete.
+  bool test(const Operation& operation);
+  // Sends what the group has left for other hosts, for 2 s at most, or a moment after a fault.
+  void flush(Group& group, bool failed);
+
+ private:
+  class Spinner;
+
+  Engine(Settings settings, Bell bell);
+
+  int progress();         // lock held
+  void check();           // lock held
+  bool pass(int* moved);  // takes the lock unless another thread has it
+  template <class Done>
+  void sleep(Millis longest, Done&& done);
+  std::vector<int> wait_fds();  // lock held
+  void run_worker();
+  void notify_worker();
+
+  void on_packet(const PacketHeader& header, std::span<const std::byte> payload) override;
+  void on_peer_lost(PeerId peer, const Status& why) override;
+
+  Settings settings_;
+  Bell bell_;
+  uint64_t id_;
+  uint64_t fork_generation_;
+  EngineLock lock_;
+
+  // Under the lock:
+  std::vector<Group*> groups_;
+  std::vector<Group*> busy_;  // groups with operations under way
+  std::unique_ptr<FabricTransport> fabric_;
+  Clock::time_point last_check_{};
+  uint32_t passes_ = 0;
+  uint32_t spins_ = 0;  // passes without a result before yielding
+
+  std::atomic<bool> any_busy_{false};  // !busy_.empty(), for the worker
+  std::atomic<uint32_t> waiters_{0};   // threads in wait()
+  std::atomic<bool> stopping_{false};
+  std::atomic<uint32_t> wake_worker_{0};  // counts reasons to look again
+  std::thread worker_;
+};
+
+}  // namespace floe

@@ -1,0 +1,281 @@
+#include "engine/group.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/log.h"
+
+namespace floe {
+namespace {
+
+std::vector<Messenger::Route> routes(const std::vector<Member>& members) {
+  std::vector<Messenger::Route> result;
+  result.reserve(members.size());
+  for (const Member& member : members) result.push_back(member.route);
+  return result;
+}
+
+}  // namespace
+
+Group::Group(GroupConfig config)
+    : config_(std::move(config)), messenger_(config_.key, config_.rank, routes(config_.members)) {}
+
+// ---- Operations -----------------------------------------------------------------------------------------
+
+Status Group::start(std::shared_ptr<Collective> collective) {
+  FLOE_TRY(refusal(*collective));
+  collective->started(++collective_sequence_, config_.name, config_.timeout_ms);
+  recent_[collective_sequence_ % recent_.size()] = {collective_sequence_, collective->descriptor()};
+  collectives_.push_back(std::move(collective));
+  compare_notes(collective_sequence_);
+  if (fault_.ok() && collectives_.size() == 1) step_collectives();
+  return {};
+}
+
+Status Group::start(std::shared_ptr<MessageOperation> message) {
+  FLOE_TRY(refusal(*message));
+  message->started(++message_sequence_, config_.name, config_.timeout_ms);
+  Transfer& transfer = message->transfer();
+  const bool is_send = static_cast<Kind>(message->descriptor().kind) == Kind::kSend;
+  messages_.push_back(std::move(message));
+  if (is_send)
+    messenger_.send(transfer);
+  else
+    messenger_.receive(transfer);
+  reap_messages();
+  return {};
+}
+
+int Group::step_collectives() {
+  int moved = 0;
+  while (!collectives_.empty()) {
+    const std::shared_ptr<Collective> front = collectives_.front();
+    const Poll poll = front->step(messenger_);
+    if (!messenger_.problem().ok()) {
+      fail(messenger_.problem(), messenger_.problem_rank());
+      return moved + 1;
+    }
+    if (poll == Poll::kMismatch && !disagrees_) check_members();
+    if (poll == Poll::kMismatch && !disagrees_ && !peer_fault_) {
+      disagrees_ = front->mismatch_with();
+      probe(*front);
+      compare_notes(front->sequence());
+    }
+    if (poll != Poll::kMoved && poll != Poll::kDone) break;
+    published_ = true;
+    ++moved;
+    if (poll != Poll::kDone) break;
+    collectives_.pop_front();
+    front->finish(Status());
+  }
+  return moved;
+}
+
+int Group::reap_messages() {
+  int ended = 0;
+  for (size_t i = 0; i < messages_.size();) {
+    if (!messages_[i]->ended()) {
+      ++i;
+      continue;
+    }
+    const std::shared_ptr<MessageOperation> message = std::move(messages_[i]);
+    messages_[i] = std::move(messages_.back());
+    messages_.pop_back();
+    message->finish(Status());
+    ++ended;
+  }
+  return ended;
+}
+
+int Group::progress() {
+  check_alarm();
+  if (!fault_.ok()) return 0;
+  int moved = config_.shm ? config_.shm->progress(*this) : 0;
+  if (!messenger_.problem().ok()) fail(messenger_.problem(), messenger_.problem_rank());
+  if (!fault_.ok()) return 1;
+  moved += messenger_.pump();
+  moved += reap_messages();
+  moved += step_collectives();
+  if (moved == 0 && peer_fault_ && fault_.ok() && Clock::now() >= peer_fault_->adopt)
+    fail(peer_fault_->why, peer_fault_->culprit);
+  return moved;
+}
+
+Status Group::refusal(const Operation& operation) {
+  check_alarm();
+  if (peer_fault_ && fault_.ok() && !busy()) fail(peer_fault_->why, peer_fault_->culprit);
+  if (!fault_.ok()) return fault_.in(describe(operation.descriptor()));
+  if (peer_fault_) return peer_fault_->why.in(describe(operation.descriptor()));
+  return {};
+}
+
+void Group::wake_peers() {
+  const bool packets = config_.shm && config_.shm->take_published();
+  if (!packets && !published_) return;
+  published_ = false;
+  // Dekker: what was published comes before the look at `sleeping`; pairs with Bell::begin_sleep.
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  for (const Member& member : config_.members)
+    if (member.bell) member.bell->ring_if_sleeping();
+}
+
+bool Group::has_outgoing() {
+  messenger_.pump();
+  return messenger_.has_control();
+}
+
+// ---- Packets --------------------------------------------------------------------------------------------
+
+void Group::on_packet(const PacketHeader& header, std::span<const std::byte> payload) {
+  if (header.comm != config_.key) return;
+  if (header.version != PacketHeader::kVersion || header.source >= size() || header.source == rank()) {
+    log(LogLevel::kWarn, "dropped a packet on '{}' with version {} from rank {}", config_.name,
+        header.version, header.source);
+    return;
+  }
+  Member& sender = config_.members[header.source];
+  if (header.kind == PacketKind::kLeave) {
+    set_gone(sender, Member::State::kLeft);
+    PacketHeader answer;
+    answer.kind = PacketKind::kLeaveAck;
+    messenger_.control(header.source, answer);
+  }
+  if (header.kind == PacketKind::kLeave || header.kind == PacketKind::kLeaveAck) {
+    sender.settled = true;
+    return;
+  }
+  if (!fault_.ok()) return;
+  switch (header.kind) {
+    case PacketKind::kProbe: note(header.source, header.tag, header.descriptor); return;
+    case PacketKind::kFault: on_fault_packet(header, payload); return;
+    case PacketKind::kEager:
+    case PacketKind::kAnnounce:
+      if (header.descriptor.lane != 0) note(header.source, header.tag >> 16, header.descriptor);
+      if (!fault_.ok()) return;
+      [[fallthrough]];
+    default: messenger_.on_packet(header, payload);
+  }
+}
+
+void Group::note(uint32_t source, uint64_t sequence, const Descriptor& descriptor) {
+  if (notes_.empty()) notes_.resize(size());
+  Note& theirs = notes_[source][sequence % recent_.size()];
+  if (sequence < theirs.sequence) return;
+  theirs = {sequence, descriptor};
+  compare(source, theirs);
+}
+
+void Group::compare(uint32_t other, const Note& theirs) {
+  const Note& mine = recent_[theirs.sequence % recent_.size()];
+  if (mine.sequence != theirs.sequence || mine.descriptor == theirs.descriptor) return;
+  fail(mismatch(other, theirs.descriptor, rank(), mine.descriptor), other);
+}
+
+void Group::compare_notes(uint64_t sequence) {
+  for (uint32_t other = 0; other < notes_.size() && fault_.ok(); ++other) {
+    const Note& theirs = notes_[other][sequence % recent_.size()];
+    if (theirs.sequence == sequence) compare(other, theirs);
+  }
+}
+
+void Group::probe(Operation& operation) {
+  operation.probed = true;
+  PacketHeader header;
+  header.kind = PacketKind::kProbe;
+  header.tag = operation.sequence();
+  header.descriptor = operation.descriptor();
+  for (uint32_t peer = 0; peer < size(); ++peer)
+    if (peer != rank()) messenger_.control(peer, header);
+  wake_peers();
+}
+
+void Group::on_fault_packet(const PacketHeader& header, std::span<const std::byte> payload) {
+  const bool known = header.id > FLOE_IN_PROGRESS && header.id <= FLOE_ERR_INTERNAL && header.tag < size();
+  const std::string text(reinterpret_cast<const char*>(payload.data()),
+                         std::min<size_t>(payload.size(), 1024));
+  if (!known)
+    return fail(error(FLOE_ERR_INTERNAL, "{} sent an invalid fault", config_.members[header.source].who),
+                header.source);
+  peer_fault_ = PeerFault{Status(static_cast<floe_status_t>(header.id), text),
+                          static_cast<uint32_t>(header.tag), Clock::now() + kFaultAhead};
+}
+
+void Group::on_peer_lost(PeerId local_rank, const Status& why) {
+  for (uint32_t peer = 0; peer < size(); ++peer) {
+    const Messenger::Route& route = config_.members[peer].route;
+    if (route.transport == config_.shm.get() && route.peer == local_rank) lost(peer, why);
+  }
+}
+
+void Group::lost(uint32_t peer, const Status& why) {
+  Member& member = config_.members[peer];
+  if (member.state != Member::State::kAlive) return;
+  if (why.code() == FLOE_ERR_INTERNAL) return fail(why.in(member.who), peer);
+  log(LogLevel::kInfo, "'{}': {} is lost: {}", config_.name, member.who, why.message());
+  set_gone(member, Member::State::kDied);
+}
+
+// ---- The end --------------------------------------------------------------------------------------------
+
+void Group::publish_fault(RankState state, uint32_t culprit, floe_status_t code, std::string_view text) {
+  if (const auto& own = config_.members[rank()].segment) {
+    SegmentHeader& header = own->header();
+    header.fault.culprit = culprit;
+    header.fault.code = code;
+    const size_t length = std::min(text.size(), header.fault.text.size() - 1);
+    std::memcpy(header.fault.text.data(), text.data(), length);
+    // Release: pairs with the acquire in check_members().
+    header.state.store(static_cast<uint32_t>(state), std::memory_order_release);
+    for (uint32_t peer = 0; peer < size(); ++peer)  // release: pairs with check_alarm()
+      if (const auto& theirs = config_.members[peer].segment; theirs && peer != rank())
+        theirs->header().alarm.store(1, std::memory_order_release);
+  }
+  PacketHeader packet;
+  packet.kind = state == RankState::kLeft ? PacketKind::kLeave : PacketKind::kFault;
+  packet.tag = culprit;
+  packet.id = static_cast<uint64_t>(code);
+  const auto* bytes = reinterpret_cast<const std::byte*>(text.data());
+  for (uint32_t peer = 0; peer < size(); ++peer)
+    if (peer != rank() && over_fabric(config_.members[peer]) &&
+        config_.members[peer].state == Member::State::kAlive)
+      messenger_.control(peer, packet, {bytes, bytes + text.size()});
+  published_ = true;
+  wake_peers();
+}
+
+void Group::end_all(const Status& why) {
+  messenger_.clear();
+  auto collectives = std::exchange(collectives_, {});
+  auto messages = std::exchange(messages_, {});
+  const auto end = [&](Operation& operation) {
+    operation.finish(error(why.code(), "{}: {}; {:.2f} s after the call", operation.title(), why.message(),
+                           operation.elapsed()));
+  };
+  for (const auto& collective : collectives) end(*collective);
+  for (const auto& message : messages) end(*message);
+}
+
+void Group::fail(const Status& why, uint32_t culprit) {
+  if (!fault_.ok()) return;
+  fault_ = error(why.code(), "{} ('{}' is aborted)", why.message(), config_.name);
+  log(LogLevel::kInfo, "'{}' fails on rank {}: {}", config_.name, rank(), why.message());
+  end_all(why);
+  publish_fault(RankState::kFailed, culprit, why.code(), why.message());
+}
+
+void Group::leave() {
+  if (!fault_.ok()) return;
+  fault_ = error(FLOE_ERR_ABORTED, "'{}' was destroyed", config_.name);
+  end_all(error(FLOE_ERR_ABORTED, "the communicator was destroyed on this rank"));
+  leaving_ = true;
+  publish_fault(RankState::kLeft, rank(), FLOE_OK, {});
+}
+
+bool Group::settled() const {
+  return !leaving_ || std::all_of(config_.members.begin(), config_.members.end(), [&](const Member& member) {
+    return member.settled || member.state != Member::State::kAlive || !over_fabric(member) ||
+           &member == &config_.members[rank()];
+  });
+}
+
+}  // namespace floe

@@ -1,0 +1,144 @@
+// A communicator as the engine sees it: members and how to reach them, operations under way, liveness, and
+// the one fault that ends it. Everything here runs under the engine's lock.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/collective.h"
+#include "engine/message.h"
+#include "engine/messenger.h"
+#include "shm/bell.h"
+#include "shm/direct.h"
+#include "shm/segment.h"
+#include "shm/shm_transport.h"
+
+namespace floe {
+
+struct Member {
+  enum class State { kAlive, kLeft, kDied };
+
+  std::string who;                   // "rank 3 (host b, pid 812)"
+  UniqueFd pidfd;                    // a process on this host; invalid: elsewhere, or a thread of this one
+  std::shared_ptr<Segment> segment;  // null: on another host
+  std::optional<Bell> bell;          // of a member on this host
+  Messenger::Route route;
+  State state = State::kAlive;
+  Clock::time_point gone_since{};  // once it is not alive
+  bool settled = false;  // over fabric: has all that this rank, leaving, had sent, or needs it no more
+};
+
+struct GroupConfig {
+  std::string name;
+  uint64_t key = 0;  // random, the same on all ranks, on every packet
+  uint32_t rank = 0;
+  uint64_t timeout_ms = 0;
+  bool oversubscribed = false;  // more ranks than CPUs on this host: whoever spins keeps others from running
+  std::vector<Member> members;
+  std::unique_ptr<ShmTransport> shm;   // if any member's route uses it
+  std::unique_ptr<DirectPath> direct;  // if all members share memory
+};
+
+class Group final : public PacketSink {
+ public:
+  explicit Group(GroupConfig config);
+
+  uint32_t rank() const { return config_.rank; }
+  uint32_t size() const { return static_cast<uint32_t>(config_.members.size()); }
+  uint64_t key() const { return config_.key; }
+  const std::string& name() const { return config_.name; }
+  DirectPath* direct() const { return config_.direct.get(); }
+  const std::vector<Member>& members() const { return config_.members; }
+  bool oversubscribed() const { return config_.oversubscribed; }
+  uint64_t timeout_ms() const { return config_.timeout_ms; }
+  void set_timeout(uint64_t ms) { config_.timeout_ms = ms; }
+
+  // OK, or why every operation fails from now on.
+  const Status& fault() const { return fault_; }
+
+  // Puts the operation behind its predecessors and does what can be done at once. The fault if there is one.
+  Status start(std::shared_ptr<Collective> collective);
+  Status start(std::shared_ptr<MessageOperation> message);
+
+  bool busy() const { return !collectives_.empty() || !messages_.empty(); }
+  // One pass over everything under way. Returns how much moved: 0 when idle.
+  int progress();
+  // What need not be done on every pass: liveness, peers' faults, deadlines, probes.
+  void check();
+  // Wakes peers that sleep, if anything was published for them since the last call.
+  void wake_peers();
+
+  // Ends all operations, here and on all members. `culprit` is the rank whose doing it is.
+  void fail(const Status& why, uint32_t culprit);
+  // This rank leaves: operations under way end with FLOE_ERR_ABORTED, peers are told.
+  void leave();
+  // Whether packets for other hosts wait to be sent.
+  bool has_outgoing();
+  // Whether nobody needs this rank any more, which has left: its endpoint may go.
+  bool settled() const;
+
+  void on_packet(const PacketHeader& header, std::span<const std::byte> payload) override;
+  void on_peer_lost(PeerId local_rank, const Status& why) override;  // from shared memory
+  void lost(uint32_t rank, const Status& why);
+
+ private:
+  // A fault may be ahead of what others, or its finder by another way, sent over fabric before it.
+  static constexpr Millis kFaultAhead{50};
+  struct PeerFault {
+    Status why;
+    uint32_t culprit;
+    Clock::time_point adopt;  // not before
+  };
+  struct Note {  // what a peer's collective of that number is
+    uint64_t sequence = 0;
+    Descriptor descriptor;
+  };
+
+  int step_collectives();
+  int reap_messages();
+  void check_alarm();
+  // Why no operation may start any more, or OK.
+  Status refusal(const Operation& operation);
+  void check_members();
+  void set_gone(Member& member, Member::State state);
+  bool over_fabric(const Member& member) const;
+  void check_waiting_for_gone();
+  void check_time();
+  void probe(Operation& operation);
+  void compare_notes(uint64_t sequence);
+  void compare(uint32_t other, const Note& theirs);
+  void note(uint32_t source, uint64_t sequence, const Descriptor& descriptor);
+  void on_fault_packet(const PacketHeader& header, std::span<const std::byte> payload);
+  void publish_fault(RankState state, uint32_t culprit, floe_status_t code, std::string_view text);
+  void end_all(const Status& why);
+  std::string waiting_for(const Operation& operation) const;
+  template <class F>
+  void for_each_operation(F&& f) const;
+
+  GroupConfig config_;
+  Messenger messenger_;
+  std::deque<std::shared_ptr<Collective>> collectives_;  // only the first one runs
+  std::vector<std::shared_ptr<MessageOperation>> messages_;
+  // Collectives by number, modulo the length. This rank's last ones: one that ended early, as a broadcast's
+  // root does, may turn out to differ from a peer's later. Peers' latest ones, by rank, empty before the
+  // first is known: peers may be some calls ahead.
+  using History = std::array<Note, 64>;
+  History recent_;
+  std::vector<History> notes_;
+  uint64_t collective_sequence_ = 0;
+  uint64_t message_sequence_ = 0;
+  // A fault that a peer has published: adopted once nothing moves any more, since what the peer did before
+  // it failed still counts.
+  std::optional<PeerFault> peer_fault_;
+  std::optional<uint32_t> disagrees_;  // a rank whose flag shows another collective
+  Status fault_;
+  bool leaving_ = false;
+  bool published_ = false;  // something that peers may sleep for
+};
+
+}  // namespace floe

@@ -1,0 +1,226 @@
+#include "engine/messenger.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "engine/operation.h"
+
+namespace floe {
+Messenger::Messenger(uint64_t comm, uint32_t rank, std::vector<Route> routes)
+    : comm_(comm), rank_(rank), routes_(std::move(routes)), lanes_(routes_.size()) {}
+
+PacketHeader Messenger::header(PacketKind kind) const {
+  PacketHeader h;
+  h.kind = kind;
+  h.source = rank_;
+  h.comm = comm_;
+  return h;
+}
+
+void Messenger::set_problem(const PacketHeader& header, Status status) {
+  if (!problem_.ok()) return;  // the first one counts
+  problem_ = std::move(status);
+  problem_rank_ = header.source;
+}
+
+void Messenger::bad_packet(const PacketHeader& header, std::string_view what) {
+  set_problem(header, error(FLOE_ERR_INTERNAL, "rank {} sent an invalid packet (kind {}): {}", header.source,
+                            static_cast<int>(header.kind), what));
+}
+
+void Messenger::send(Transfer& transfer) {
+  Lane& lane = lanes_[transfer.peer];
+  lane.messages.push_back(&transfer);
+  pump_lane(transfer.peer, lane);
+}
+
+void Messenger::receive(Transfer& transfer) {
+  if (auto message = matcher_.post(transfer)) deliver(transfer, message->header, message->payload);
+}
+
+void Messenger::control(uint32_t peer, const PacketHeader& from, std::vector<std::byte> payload) {
+  PacketHeader h = from;
+  h.source = rank_;
+  h.comm = comm_;
+  lanes_[peer].control.push_back({h, std::move(payload)});
+  pump_lane(peer, lanes_[peer]);
+}
+
+int Messenger::pump() {
+  int packets = 0;
+  for (uint32_t peer = 0; peer < lanes_.size(); ++peer)
+    if (!lanes_[peer].empty()) packets += pump_lane(peer, lanes_[peer]);
+  return packets;
+}
+
+int Messenger::pump_lane(uint32_t peer, Lane& lane) {
+  constexpr int kPacketsPerTurn = 16;  // then other peers and operations get theirs
+  const Route& route = routes_[peer];
+  int packets = 0;
+  while (!lane.control.empty()) {
+    const Control& next = lane.control.front();
+    if (!route.transport->try_send(route.peer, next.header, next.payload)) return packets;
+    lane.control.pop_front();
+    ++packets;
+  }
+  while (!lane.messages.empty() && packets < kPacketsPerTurn) {
+    // Popped first: the owner may post another send from on_transfer.
+    Transfer* const send = lane.messages.front();
+    lane.messages.pop_front();
+    if (!start_message(peer, lane, *send)) {
+      lane.messages.push_front(send);
+      return packets;
+    }
+    ++packets;
+  }
+  while (!lane.streams.empty() && packets < kPacketsPerTurn) {
+    Transfer* const send = lane.streams.front();
+    if (!stream_packet(peer, *send)) return packets;
+    ++packets;
+    if (send->moved == send->bytes) {
+      lane.streams.pop_front();
+      send->owner->on_transfer(*send);
+    }
+  }
+  return packets;
+}
+
+bool Messenger::start_message(uint32_t peer, Lane& lane, Transfer& send) {
+  const Route& route = routes_[peer];
+  const bool eager =
+      send.bytes <= route.transport->max_payload() && lane.eager_out + send.bytes <= kEagerWindow;
+  PacketHeader h = header(eager ? PacketKind::kEager : PacketKind::kAnnounce);
+  h.tag = send.tag;
+  h.bytes = send.bytes;
+  h.descriptor = send.descriptor;
+  if (eager) {
+    if (!route.transport->try_send(route.peer, h, {send.data, send.bytes})) return false;
+    lane.eager_out += send.bytes;
+    send.owner->on_transfer(send);
+    return true;
+  }
+  h.id = next_id_;
+  if (!route.transport->try_send(route.peer, h, {})) return false;
+  send.id = next_id_++;
+  announced_.emplace(send.id, &send);
+  return true;
+}
+
+bool Messenger::stream_packet(uint32_t peer, Transfer& send) {
+  const Route& route = routes_[peer];
+  const uint64_t size = std::min<uint64_t>(route.transport->max_payload(), send.bytes - send.moved);
+  PacketHeader h = header(PacketKind::kData);
+  h.id = send.peer_id;
+  h.offset = send.moved;
+  h.bytes = send.bytes;
+  if (!route.transport->try_send(route.peer, h, {send.data + send.moved, size})) return false;
+  send.moved += size;
+  return true;
+}
+
+void Messenger::on_packet(const PacketHeader& h, std::span<const std::byte> payload) {
+  switch (h.kind) {
+    case PacketKind::kEager:
+    case PacketKind::kAnnounce: {
+      if (h.kind == PacketKind::kEager ? h.bytes != payload.size() : !payload.empty())
+        return bad_packet(h, "its payload does not have the announced size");
+      const Matcher::Key key{h.descriptor.lane, h.source, h.tag};
+      if (Transfer* const receive = matcher_.match(key)) return deliver(*receive, h, payload);
+      matcher_.keep(key, {h, {payload.begin(), payload.end()}});
+      return;
+    }
+    case PacketKind::kData: return on_data(h, payload);
+    case PacketKind::kReady: return on_ready(h);
+    case PacketKind::kConsumed: {
+      Lane& lane = lanes_[h.source];
+      if (h.bytes > lane.eager_out) return bad_packet(h, "it gives back more than was sent");
+      lane.eager_out -= h.bytes;
+      return;
+    }
+    default: return bad_packet(h, "unknown kind");
+  }
+}
+
+void Messenger::deliver(Transfer& receive, const PacketHeader& h, std::span<const std::byte> payload) {
+  const bool collective = receive.descriptor.lane != 0;
+  if (collective && !(receive.descriptor == h.descriptor))
+    return set_problem(h, mismatch(h.source, h.descriptor, rank_, receive.descriptor));
+  if (collective && h.bytes != receive.bytes)
+    return bad_packet(h, "a collective's message has the wrong size");
+  receive.peer = h.source;
+  if (h.bytes > receive.bytes) {
+    return set_problem(
+        h, error(FLOE_ERR_TRUNCATED,
+                 "rank {} sent {} bytes with tag {:#x} to rank {}, whose receive has room for {}", h.source,
+                 h.bytes, h.tag, rank_, receive.bytes));
+  }
+  receive.bytes = h.bytes;
+  if (h.kind == PacketKind::kEager) {
+    if (!payload.empty()) std::memcpy(receive.data, payload.data(), payload.size());
+    consumed(h.source, h.bytes);
+    receive.owner->on_transfer(receive);
+    return;
+  }
+  receive.id = next_id_++;
+  receive.moved = 0;
+  receiving_.emplace(receive.id, &receive);
+  PacketHeader ready = header(PacketKind::kReady);
+  ready.id = h.id;
+  ready.offset = receive.id;
+  control(h.source, ready);
+  return;
+}
+
+void Messenger::on_data(const PacketHeader& h, std::span<const std::byte> payload) {
+  const auto found = receiving_.find(h.id);
+  if (found == receiving_.end()) return bad_packet(h, "data for a message that is not being received");
+  Transfer& receive = *found->second;
+  if (receive.peer != h.source || h.offset != receive.moved || payload.empty() ||
+      payload.size() > receive.bytes - receive.moved)
+    return bad_packet(h, "data that does not continue its message");
+  std::memcpy(receive.data + receive.moved, payload.data(), payload.size());
+  receive.moved += payload.size();
+  if (receive.moved == receive.bytes) {
+    receiving_.erase(found);
+    receive.owner->on_transfer(receive);
+  }
+  return;
+}
+
+void Messenger::on_ready(const PacketHeader& h) {
+  const auto found = announced_.find(h.id);
+  if (found == announced_.end() || found->second->peer != h.source)
+    return bad_packet(h, "ready for a message that was not announced");
+  Transfer& send = *found->second;
+  announced_.erase(found);
+  send.peer_id = h.offset;
+  send.moved = 0;
+  lanes_[h.source].streams.push_back(&send);
+  return;
+}
+
+void Messenger::consumed(uint32_t source, uint64_t bytes) {
+  Lane& lane = lanes_[source];
+  lane.consumed += bytes;
+  if (lane.consumed < kEagerWindow / 4) return;
+  PacketHeader h = header(PacketKind::kConsumed);
+  h.bytes = std::exchange(lane.consumed, 0);
+  control(source, h);
+}
+
+bool Messenger::has_control() const {
+  return std::any_of(lanes_.begin(), lanes_.end(), [](const Lane& lane) { return !lane.control.empty(); });
+}
+
+void Messenger::clear() {
+  matcher_.clear();
+  announced_.clear();
+  receiving_.clear();
+  for (Lane& lane : lanes_) {
+    lane.messages.clear();
+    lane.streams.clear();
+  }
+}
+
+}  // namespace floe

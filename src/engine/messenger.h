@@ -1,0 +1,120 @@
+// Messages of one communicator: matching, and how a message travels as packets.
+//
+//   short (one packet)   kEager, kept by the receiver if nobody waits for it yet
+//   long                 kAnnounce -> kReady -> kData ..., straight into the receiver's buffer
+//
+// Memory is bounded: a sender has at most kEagerWindow bytes of eager messages at a receiver that have not
+// been taken (kConsumed gives them back); beyond that it announces, and the data waits at the sender.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "base/packet.h"
+#include "base/status.h"
+#include "engine/matcher.h"
+
+namespace floe {
+
+class TransferOwner {
+ public:
+  // The transfer has ended well; it is not touched any more. One that can't end well fails the whole
+  // communicator: see Messenger::problem().
+  virtual void on_transfer(Transfer& transfer) = 0;
+
+ protected:
+  ~TransferOwner() = default;
+};
+
+// One message to send or receive. Lives in its owner until on_transfer or Messenger::clear.
+struct Transfer {
+  std::byte* data = nullptr;      // only read if it is a send
+  uint64_t bytes = 0;             // of the message; of a receive: room. After on_transfer: received
+  uint32_t peer = 0;              // destination or source; after on_transfer the actual source
+  std::vector<uint32_t> sources;  // of a receive from several: not empty, `peer` is then set by the match
+  uint64_t tag = 0;
+  Descriptor descriptor;  // lane 1: a collective's, compared with the sender's; sizes must be equal
+  TransferOwner* owner = nullptr;
+
+  uint64_t id = 0;       // the messenger's
+  uint64_t moved = 0;    // bytes
+  uint64_t peer_id = 0;  // of a long send: what the receiver called it
+};
+
+class Messenger {
+ public:
+  struct Route {
+    Transport* transport = nullptr;  // null: this rank
+    PeerId peer = 0;
+  };
+
+  Messenger(uint64_t comm, uint32_t rank, std::vector<Route> routes);
+
+  void send(Transfer& transfer);
+  void receive(Transfer& transfer);
+  // A packet without payload of ours or the group's; goes before all messages.
+  void control(uint32_t peer, const PacketHeader& header, std::vector<std::byte> payload = {});
+
+  // Takes a packet of kinds kEager..kConsumed whose source is in range.
+  void on_packet(const PacketHeader& header, std::span<const std::byte> payload);
+
+  // Why the communicator can't go on: ranks that disagree, a message longer than its receive, or bytes that
+  // no floe sends. OK while there is nothing of the kind.
+  const Status& problem() const { return problem_; }
+  uint32_t problem_rank() const { return problem_rank_; }
+
+  // Sends what can be sent. Returns how many packets left.
+  int pump();
+
+  // Whether control packets wait to be sent.
+  bool has_control() const;
+
+  // Forgets all transfers and queued packets, without telling the owners.
+  void clear();
+
+  const Route& route(uint32_t rank) const { return routes_[rank]; }
+
+ private:
+  static constexpr uint64_t kEagerWindow = 1 << 20;
+
+  struct Control {
+    PacketHeader header;
+    std::vector<std::byte> payload;
+  };
+  struct Lane {
+    std::deque<Control> control;
+    std::deque<Transfer*> messages;  // sends, in the order they were posted
+    std::deque<Transfer*> streams;   // long sends whose receiver is ready
+    uint64_t eager_out = 0;          // bytes not known to be consumed
+    uint64_t consumed = 0;           // bytes to report
+    bool empty() const { return control.empty() && messages.empty() && streams.empty(); }
+  };
+
+  PacketHeader header(PacketKind kind) const;
+  int pump_lane(uint32_t peer, Lane& lane);
+  bool start_message(uint32_t peer, Lane& lane, Transfer& send);
+  bool stream_packet(uint32_t peer, Transfer& send);
+  void deliver(Transfer& receive, const PacketHeader& header, std::span<const std::byte> payload);
+  void on_data(const PacketHeader& header, std::span<const std::byte> payload);
+  void on_ready(const PacketHeader& header);
+  void consumed(uint32_t source, uint64_t bytes);
+  void set_problem(const PacketHeader& header, Status status);
+  void bad_packet(const PacketHeader& header, std::string_view what);
+
+  uint64_t comm_;
+  uint32_t rank_;
+  std::vector<Route> routes_;
+  std::vector<Lane> lanes_;  // by rank
+  Matcher matcher_;
+  std::unordered_map<uint64_t, Transfer*> announced_;  // sends that wait for kReady
+  std::unordered_map<uint64_t, Transfer*> receiving_;  // long receives under way
+  uint64_t next_id_ = 1;
+  Status problem_;
+  uint32_t problem_rank_ = 0;
+};
+
+}  // namespace floe

@@ -1,0 +1,89 @@
+// An operation under way: what a request handle points to, and what the engine drives.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "base/clock.h"
+#include "base/packet.h"
+#include "base/status.h"
+
+namespace floe {
+
+enum class Kind : uint8_t {
+  kSend = 0,
+  kRecv,
+  kAllReduce,
+  kReduce,
+  kBroadcast,
+  kAllGather,
+  kReduceScatter,
+  kBarrier,
+};
+
+// "all_reduce (bfloat16 x 1048576, sum)".
+std::string describe(const Descriptor& descriptor);
+// Equal on ranks that agree. Enough bits to tell real mistakes apart; never zero.
+uint32_t hash(const Descriptor& descriptor);
+
+// FLOE_ERR_MISMATCH, naming both ranks and what each called.
+Status mismatch(uint32_t rank, const Descriptor& called, uint32_t other, const Descriptor& other_called);
+
+// All members but `complete_` are touched under the engine's lock only.
+class Operation {
+ public:
+  using Callback = void (*)(void* user, floe_status_t status, const char* message);
+
+  explicit Operation(const Descriptor& descriptor) : descriptor_(descriptor) {}
+  virtual ~Operation() = default;
+  Operation(const Operation&) = delete;
+  Operation& operator=(const Operation&) = delete;
+
+  // Acquire: pairs with the release in finish(); status, info and the caller's buffers are final.
+  bool complete() const { return complete_.load(std::memory_order_acquire); }
+  const Status& status() const { return status_; }  // once complete
+  const Descriptor& descriptor() const { return descriptor_; }
+
+  // Whether this operation can't end before `rank` has done something.
+  virtual bool waits_for(uint32_t rank) const = 0;
+
+  void started(uint64_t sequence, std::string group, uint64_t timeout_ms) {
+    sequence_ = sequence;
+    group_ = std::move(group);
+    start_ = Clock::now();
+    timeout_ms_ = timeout_ms;
+    deadline_ = Deadline::in_ms(timeout_ms);
+  }
+  uint64_t sequence() const { return sequence_; }
+  const Deadline& deadline() const { return deadline_; }
+  uint64_t timeout_ms() const { return timeout_ms_; }
+  double elapsed() const { return seconds_since(start_); }
+  // "all_reduce #412 (bfloat16 x 1048576, sum) on 'world'".
+  std::string title() const;
+
+  // Makes it complete and calls the callback. The operation must not be used by the engine afterwards.
+  void finish(Status status);
+  // False if there is one already. Called at once if complete.
+  bool set_callback(Callback callback, void* user);
+
+  uint32_t source = 0;  // of a completed receive
+  uint64_t bytes = 0;
+  bool probed = false;  // peers have been told what this operation is
+  bool warned = false;  // that it takes long
+
+ private:
+  Descriptor descriptor_;
+  Status status_;
+  std::string group_;
+  uint64_t sequence_ = 0;
+  Clock::time_point start_{};
+  Deadline deadline_ = Deadline::never();
+  uint64_t timeout_ms_ = 0;
+  Callback callback_ = nullptr;
+  void* callback_user_ = nullptr;
+  std::atomic<bool> complete_{false};
+};
+
+}  // namespace floe

@@ -1,0 +1,66 @@
+// A schedule: a collective algorithm as data. Steps send, receive, reduce and copy ranges of buffers and
+// name the steps they need; what runs it (processes, threads of a test, a simulator) is not its concern.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace floe {
+
+using StepId = uint32_t;
+
+enum class Buffer : uint8_t { kSend, kRecv, kScratch };
+
+// Bytes [offset, offset + bytes) of a buffer.
+struct Range {
+  Buffer buffer = Buffer::kSend;
+  uint64_t offset = 0;
+  uint64_t bytes = 0;
+};
+
+struct Step {
+  enum class Kind : uint8_t { kSend, kReceive, kReduce, kCopy };
+  Kind kind{};
+  uint32_t peer = 0;           // kSend, kReceive
+  uint16_t tag = 0;            // of the message, equal on both sides
+  Range range;                 // what is sent, received, or written
+  std::vector<Range> sources;  // kReduce: in the order of summation; kCopy: one
+  std::vector<StepId> needs;   // steps that must have ended
+};
+
+// Steps in an order in which each comes after those it needs.
+class Schedule {
+ public:
+  StepId send(uint32_t peer, uint16_t tag, Range range, std::vector<StepId> needs = {}) {
+    return add({Step::Kind::kSend, peer, tag, range, {}, std::move(needs)});
+  }
+  StepId receive(uint32_t peer, uint16_t tag, Range range, std::vector<StepId> needs = {}) {
+    return add({Step::Kind::kReceive, peer, tag, range, {}, std::move(needs)});
+  }
+  StepId reduce(Range to, std::vector<Range> sources, std::vector<StepId> needs) {
+    return add({Step::Kind::kReduce, 0, 0, to, std::move(sources), std::move(needs)});
+  }
+  StepId copy(Range to, Range from, std::vector<StepId> needs = {}) {
+    return add({Step::Kind::kCopy, 0, 0, to, {from}, std::move(needs)});
+  }
+  // Room for `bytes` more bytes of scratch; returns where it starts.
+  uint64_t scratch(uint64_t bytes) {
+    const uint64_t at = scratch_bytes_;
+    scratch_bytes_ += (bytes + 63) / 64 * 64;
+    return at;
+  }
+
+  const std::vector<Step>& steps() const { return steps_; }
+  uint64_t scratch_bytes() const { return scratch_bytes_; }
+
+ private:
+  StepId add(Step step) {
+    steps_.push_back(std::move(step));
+    return static_cast<StepId>(steps_.size() - 1);
+  }
+
+  std::vector<Step> steps_;
+  uint64_t scratch_bytes_ = 0;
+};
+
+}  // namespace floe

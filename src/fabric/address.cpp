@@ -1,0 +1,76 @@
+#include "fabric/address.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <optional>
+
+namespace floe::fabric {
+namespace {
+
+constexpr std::string_view kFormat = "floe-fabric-1";
+
+bool is_printable(std::string_view text) {
+  return std::all_of(text.begin(), text.end(), [](char c) { return c > ' ' && c < '\x7f'; });
+}
+
+template <class Number>
+std::optional<Number> number(std::string_view text, int base) {
+  Number value = 0;
+  const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), value, base);
+  if (text.empty() || problem != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+std::string to_hex(std::string_view bytes) {
+  std::string hex;
+  for (const char byte : bytes) hex += fmt::format("{:02x}", static_cast<unsigned char>(byte));
+  return hex;
+}
+
+std::optional<std::string> from_hex(std::string_view hex) {
+  if (hex.empty() || hex.size() % 2 != 0 || hex.size() / 2 > EndpointAddress::kMaxName) return std::nullopt;
+  std::string bytes;
+  for (size_t i = 0; i < hex.size(); i += 2) {
+    const auto byte = number<uint8_t>(hex.substr(i, 2), 16);
+    if (!byte) return std::nullopt;
+    bytes.push_back(static_cast<char>(*byte));
+  }
+  return bytes;
+}
+
+}  // namespace
+
+std::string EndpointAddress::to_text() const {
+  return fmt::format("{} {} {} {} {:016x} {}", kFormat, libfabric, provider, format, id, to_hex(name));
+}
+
+Result<EndpointAddress> EndpointAddress::parse(std::string_view text) {
+  const auto malformed = [](std::string_view what) {
+    return error(FLOE_ERR_TRANSPORT, "a peer's fabric address is malformed: {}", what);
+  };
+  if (text.size() > kMaxText) return malformed("it is longer than 1 KiB");
+  std::array<std::string_view, 6> field;
+  for (size_t i = 0; i < field.size(); ++i) {
+    const size_t space = text.find(' ');
+    field[i] = text.substr(0, space);
+    const bool last = i + 1 == field.size();
+    if (field[i].empty() || !is_printable(field[i]) || (space == std::string_view::npos) != last)
+      return malformed("it does not have six fields");
+    if (!last) text.remove_prefix(space + 1);
+  }
+  if (field[0] != kFormat)
+    return error(FLOE_ERR_MISMATCH,
+                 "a peer's fabric address has format '{}', this rank's is '{}': use one version of "
+                 "floe on all ranks",
+                 field[0].substr(0, 32), kFormat);
+  const auto format = number<uint32_t>(field[3], 10);
+  const auto id = number<uint64_t>(field[4], 16);
+  auto name = from_hex(field[5]);
+  if (!format) return malformed("its address format is not a number");
+  if (!id) return malformed("its endpoint id is not a number");
+  if (!name) return malformed("its endpoint name is not hexadecimal, or too long");
+  return EndpointAddress{std::string(field[1]), std::string(field[2]), *format, std::move(*name), *id};
+}
+
+}  // namespace floe::fabric

@@ -1,0 +1,81 @@
+// An open libfabric endpoint with its completion queue and address vector; one thread at a time.
+#pragma once
+
+#include <rdma/fi_cm.h>
+#include <rdma/fi_domain.h>
+#include <rdma/fi_endpoint.h>
+#include <rdma/fi_eq.h>
+
+#include <array>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "fabric/buffers.h"
+#include "fabric/libfabric.h"
+#include "fabric/provider.h"
+
+namespace floe::fabric {
+
+class Endpoint {
+ public:
+  static Result<std::unique_ptr<Endpoint>> open(const Libfabric& lib, Provider provider);
+  ~Endpoint();
+  Endpoint(const Endpoint&) = delete;
+  Endpoint& operator=(const Endpoint&) = delete;
+
+  const Libfabric& lib() const { return lib_; }
+  const std::string& provider() const { return provider_.name; }
+  const std::string& name() const { return name_; }  // fi_getname's bytes
+  uint32_t name_format() const { return provider_.info->addr_format; }
+
+  Result<uint64_t> insert(const std::string& name);
+
+  // 0, -FI_EAGAIN (not now) or another -FI_E...
+  ssize_t receive(Slot& slot, size_t bytes);
+  ssize_t send(uint64_t address, Slot& slot, const void* data, size_t bytes);
+  void cancel(Slot& slot);
+
+  // The completions that there are, at most a batch; *code is 0, -FI_EAGAIN (none) or an error, of which
+  // -FI_EAVAIL means: take_error().
+  std::span<const fi_cq_msg_entry> read(ssize_t* code);
+  struct Failure {
+    Slot* slot = nullptr;  // null if the provider does not say
+    int code = 0;          // FI_E...
+    std::string text;
+  };
+  Failure take_error();
+
+  // FLOE_ERR_TRANSPORT with the provider's name and the code's text.
+  Status failed(std::string_view what, int code) const;
+
+  int wait_fd() const { return wait_fd_; }
+  // False if completions may have arrived: read() them instead of sleeping.
+  bool prepare_wait();
+
+  // A refused send (-FI_EAGAIN) means that there is no connection, not that there is no room.
+  bool refuses_only_unconnected() const { return provider_.name == "net" || provider_.name == "tcp"; }
+  // Closing with operations outstanding crashes.
+  bool must_be_idle_to_close() const { return provider_.name.ends_with(";ofi_rxm"); }
+
+ private:
+  Endpoint(const Libfabric& lib, Provider provider) : lib_(lib), provider_(std::move(provider)) {}
+  Status open_objects();
+  Status open_queue();
+
+  static constexpr size_t kBatch = 16;
+
+  Libfabric lib_;
+  Provider provider_;
+  fid_fabric* fabric_ = nullptr;
+  fid_domain* domain_ = nullptr;
+  fid_cq* queue_ = nullptr;
+  fid_av* peers_ = nullptr;
+  fid_ep* endpoint_ = nullptr;
+  std::string name_;
+  int wait_fd_ = -1;
+  std::array<fi_cq_msg_entry, kBatch> batch_{};
+  ssize_t read_ahead_ = 0;  // entries of batch_ that prepare_wait() has read
+};
+
+}  // namespace floe::fabric

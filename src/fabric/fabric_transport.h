@@ -1,0 +1,106 @@
+// The packet transport between hosts: one libfabric reliable-datagram endpoint that reaches every peer. See
+// README.md for credits and what bounds memory.
+#pragma once
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "base/packet.h"
+#include "base/status.h"
+
+namespace floe {
+
+namespace fabric {
+class Endpoint;
+class Buffers;
+class Receives;
+struct Link;
+struct Slot;
+struct LinkHeader;
+}  // namespace fabric
+
+struct FabricOptions {
+  std::string provider;   // FLOE_PROVIDER; "": choose
+  std::string interface;  // FLOE_IFNAME; "": choose
+  std::string route_to;   // host or IP whose route picks the interface; "": the default route's
+  bool one_host = false;  // all ranks are here: bind to loopback where the provider binds to an address
+};
+
+class FabricTransport final : public Transport {
+ public:
+  // Loads libfabric and opens an endpoint. FLOE_ERR_TRANSPORT, FLOE_ERR_ENVIRONMENT (no such provider or
+  // interface; says which there are), FLOE_ERR_SYSTEM.
+  static Result<std::unique_ptr<FabricTransport>> open(const FabricOptions& options);
+  // Blocks for at most 0.1 s while what was sent leaves. In a forked child it touches nothing.
+  ~FabricTransport() override;
+
+  // For add_peer on the other ranks: printable, at most 1 KiB.
+  const std::string& address() const { return address_; }
+
+  // Makes the endpoint at `address` a peer: `who` names it in messages. The same endpoint again is the same
+  // PeerId, with one more reference. Packets of a peer are lost that arrive before it is added.
+  // FLOE_ERR_MISMATCH (another provider or libfabric), FLOE_ERR_TRANSPORT (malformed, or failed earlier),
+  // FLOE_ERR_SYSTEM (no memory for its buffers).
+  Result<PeerId> add_peer(const std::string& address, const std::string& who);
+  // Gives one reference back. Without any, the peer's packets are dropped and its loss is not reported.
+  void remove_peer(PeerId peer);
+
+  std::string_view name() const override { return name_; }
+  size_t max_payload() const override { return max_payload_; }
+  bool try_send(PeerId peer, const PacketHeader& header, std::span<const std::byte> payload) override;
+  int progress(PacketSink& sink) override;
+  int wait_fd() override;
+  bool prepare_wait() override;
+
+  // Whether every packet has left this rank.
+  bool idle() const { return sends_in_flight_ == 0; }
+  // Messages that came from no peer, or were malformed.
+  uint64_t dropped() const { return dropped_; }
+
+ private:
+  FabricTransport(std::unique_ptr<fabric::Endpoint> endpoint, uint64_t id);
+
+  void repost(fabric::Slot& slot);
+  void read_completions(PacketSink& sink, int* events);
+  void on_completion(fabric::Slot& slot, size_t bytes, PacketSink& sink);
+  void on_failed_completion();
+  void on_message(fabric::Slot& slot, size_t bytes, PacketSink& sink);
+  void on_link_packet(fabric::Link& link, const fabric::LinkHeader& header, fabric::Slot& slot,
+                      PacketSink& sink);
+  void deliver(fabric::Link& link, PacketSink& sink);
+  void send_credits();
+  bool send_slot(fabric::Link& link, fabric::Slot& slot, size_t bytes);
+  void refused(fabric::Link& link);
+  void drop(std::string_view why);
+  void lose(fabric::Link& link, Status why);
+  void lose_all(const Status& why);
+  void report_losses(PacketSink& sink);
+  void drain();
+  bool take_back_everything();
+  void leak();
+
+  const pid_t pid_;
+  const uint64_t id_;
+  const std::string address_;
+  const std::string name_;
+  const size_t max_payload_;
+  // What the provider may touch until the endpoint is closed comes after it in the order of destruction.
+  std::unique_ptr<fabric::Receives> receives_;
+  std::unique_ptr<fabric::Buffers> sends_;
+  std::vector<std::unique_ptr<fabric::Link>> links_;  // by PeerId; never removed: the peer's counters go on
+  std::unique_ptr<fabric::Endpoint> endpoint_;
+
+  std::unordered_map<uint64_t, fabric::Link*> link_of_;  // by the peer's endpoint id
+  std::vector<fabric::Link*> credits_due_;
+  std::vector<fabric::Link*> losses_;  // not reported yet
+  size_t sends_in_flight_ = 0;
+  uint64_t dropped_ = 0;
+};
+
+}  // namespace floe

@@ -1,0 +1,208 @@
+// Element formats: how a vector of stored elements becomes a block of accumulators and back.
+// A format has
+//   Stored            tag of the vector that is loaded and stored
+//   Block             accumulators of as many elements
+//   widen(v)          stored to accumulators, exactly
+//   apply<Op>(a, b)   one operation on accumulators
+//   divide(a, n)
+//   narrow(a)         accumulators to stored: the only rounding; a NaN becomes the one quiet, positive NaN
+//                     without payload, since which payload an operation keeps depends on the machine
+// Included once for each target.
+
+#if defined(FLOE_REDUCE_FORMATS_INL_H) == defined(HWY_TARGET_TOGGLE)
+#ifdef FLOE_REDUCE_FORMATS_INL_H
+#undef FLOE_REDUCE_FORMATS_INL_H
+#else
+#define FLOE_REDUCE_FORMATS_INL_H
+#endif
+
+#include <limits>
+
+#include "reduce/lanes-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace floe {
+namespace HWY_NAMESPACE {
+
+// Accumulates in its own type.
+template <class T>
+struct Plain {
+  using Stored = hn::ScalableTag<T>;
+  using Block = hn::Vec<Stored>;
+
+  static HWY_INLINE Block widen(Block v) { return v; }
+
+  template <class Op>
+  static HWY_INLINE Block apply(Block a, Block b) {
+    return Op()(a, b);
+  }
+
+  static HWY_INLINE Block divide(Block a, uint32_t n) {
+    return hn::Div(a, hn::Set(Stored(), static_cast<T>(n)));
+  }
+
+  static HWY_INLINE Block narrow(Block a) {
+    if constexpr (hwy::IsFloat<T>()) {
+      return hn::IfThenElse(hn::IsNaN(a), hn::Set(Stored(), std::numeric_limits<T>::quiet_NaN()), a);
+    } else {
+      return a;
+    }
+  }
+};
+
+using F32 = hn::ScalableTag<float>;
+using U32 = hn::ScalableTag<uint32_t>;
+using VF32 = hn::Vec<F32>;
+using VU32 = hn::Vec<U32>;
+
+// Any NaN of a 16-bit float to `quiet`; `infinity` is the largest magnitude that is none.
+template <class D>
+HWY_INLINE hn::Vec<D> canonical_nan(D d, hn::Vec<D> v, int16_t infinity, uint16_t quiet) {
+  const hn::RebindToSigned<D> ds;
+  const auto magnitude = hn::BitCast(ds, hn::And(v, hn::Set(d, uint16_t{0x7FFF})));
+  const auto is_nan = hn::RebindMask(d, hn::Gt(magnitude, hn::Set(ds, infinity)));
+  return hn::IfThenElse(is_nan, hn::Set(d, quiet), v);
+}
+
+// The upper half of a float32, rounded to nearest even by the carry of an integer addition, which makes the
+// step to the next exponent and to infinity too. (Highway's own demotion truncates on x86.) A NaN keeps its
+// kind because its lower half is zero: it comes from bfloat16 NaNs or is the machine's default.
+HWY_INLINE VU32 round_to_upper_half(VF32 v) {
+  const U32 d;
+  const VU32 bits = hn::BitCast(d, v);
+  const VU32 odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(d, 1u));
+  return hn::Add(bits, hn::Add(odd, hn::Set(d, 0x7FFFu)));
+}
+
+#if HWY_TARGET == HWY_SCALAR
+
+struct BFloat16 {
+  using Stored = hn::ScalableTag<uint16_t>;
+  using Block = VF32;
+
+  static HWY_INLINE Block widen(hn::Vec<Stored> v) {
+    return hn::BitCast(F32(), hn::ShiftLeft<16>(hn::PromoteTo(U32(), v)));
+  }
+  template <class Op>
+  static HWY_INLINE Block apply(Block a, Block b) {
+    return Op()(a, b);
+  }
+  static HWY_INLINE Block divide(Block a, uint32_t n) { return Plain<float>::divide(a, n); }
+  static HWY_INLINE hn::Vec<Stored> narrow(Block a) {
+    const auto rounded = hn::TruncateTo(Stored(), hn::ShiftRight<16>(round_to_upper_half(a)));
+    return canonical_nan(Stored(), rounded, 0x7F80, 0x7FC0);
+  }
+};
+
+#else
+
+// Even and odd elements apart: a bfloat16 is the upper half of a float32, so that neither way needs a
+// permutation.
+struct BFloat16 {
+  using Stored = hn::ScalableTag<uint16_t>;
+  struct Block {
+    HWY_INLINE Block() {}  // written out to be compiled for the target, as an implicit one would not be
+    HWY_INLINE Block(VF32 even_elements, VF32 odd_elements) : even(even_elements), odd(odd_elements) {}
+    VF32 even, odd;
+  };
+
+  static HWY_INLINE Block widen(hn::Vec<Stored> v) {
+    const U32 d;
+    const VU32 pair = hn::BitCast(d, v);
+    const VU32 upper = hn::Set(d, 0xFFFF0000u);
+    return {hn::BitCast(F32(), hn::ShiftLeft<16>(pair)), hn::BitCast(F32(), hn::And(pair, upper))};
+  }
+
+  template <class Op>
+  static HWY_INLINE Block apply(Block a, Block b) {
+    return {Op()(a.even, b.even), Op()(a.odd, b.odd)};
+  }
+
+  static HWY_INLINE Block divide(Block a, uint32_t n) {
+    return {Plain<float>::divide(a.even, n), Plain<float>::divide(a.odd, n)};
+  }
+
+  static HWY_INLINE hn::Vec<Stored> narrow(Block a) {
+    const Stored d;
+    const auto even = hn::BitCast(d, hn::ShiftRight<16>(round_to_upper_half(a.even)));
+    const auto odd = hn::BitCast(d, round_to_upper_half(a.odd));
+    return canonical_nan(d, hn::OddEven(odd, even), 0x7F80, 0x7FC0);
+  }
+};
+
+#endif
+
+#if FLOE_NATIVE_F16
+
+HWY_INLINE VF32 float16_to_float(hn::Vec<hn::Rebind<uint16_t, F32>> v) {
+  return hn::PromoteTo(F32(), hn::BitCast(hn::Rebind<hwy::float16_t, F32>(), v));
+}
+
+HWY_INLINE hn::Vec<hn::Rebind<uint16_t, F32>> float_to_float16(VF32 v) {
+  return hn::BitCast(hn::Rebind<uint16_t, F32>(), hn::DemoteTo(hn::Rebind<hwy::float16_t, F32>(), v));
+}
+
+#else
+
+// Exponent and mantissa moved into place and scaled by 2^112, the difference of the biases: exact for
+// subnormals too.
+HWY_INLINE VF32 float16_to_float(hn::Vec<hn::Rebind<uint16_t, F32>> v) {
+  const U32 d;
+  const VU32 bits = hn::PromoteTo(d, v);
+  const VU32 sign = hn::ShiftLeft<16>(hn::And(bits, hn::Set(d, 0x8000u)));
+  const VF32 moved = hn::BitCast(F32(), hn::ShiftLeft<13>(hn::And(bits, hn::Set(d, 0x7FFFu))));
+  const VF32 scaled = hn::Mul(moved, hn::Set(F32(), 0x1p112f));
+  const auto finite = hn::RebindMask(d, hn::Lt(scaled, hn::Set(F32(), 65536.0f)));
+  const VU32 magnitude = hn::BitCast(d, scaled);
+  const VU32 special = hn::Or(magnitude, hn::Set(d, 0x7F800000u));
+  return hn::BitCast(F32(), hn::Or(sign, hn::IfThenElse(finite, magnitude, special)));
+}
+
+// Normal results round by the carry of an integer addition, as for bfloat16. Subnormal ones are multiples of
+// 2^-24, the last place of 0.5: adding 0.5 rounds them, to nearest even as every addition.
+HWY_INLINE hn::Vec<hn::Rebind<uint16_t, F32>> float_to_float16(VF32 v) {
+  const U32 d;
+  const hn::RebindToSigned<U32> ds;
+  const VU32 bits = hn::BitCast(d, v);
+  const VU32 magnitude = hn::And(bits, hn::Set(d, 0x7FFFFFFFu));
+  const VU32 sign = hn::ShiftRight<16>(hn::Xor(bits, magnitude));
+
+  const VU32 odd = hn::And(hn::ShiftRight<13>(magnitude), hn::Set(d, 1u));
+  const VU32 rebiased = hn::Sub(hn::Add(magnitude, hn::Set(d, 0xFFFu)), hn::Set(d, 112u << 23));
+  const VU32 normal = hn::ShiftRight<13>(hn::Add(rebiased, odd));
+
+  const VF32 half = hn::Set(F32(), 0.5f);
+  const VF32 shifted = hn::Add(hn::BitCast(F32(), magnitude), half);
+  const VU32 subnormal = hn::Sub(hn::BitCast(d, shifted), hn::BitCast(d, half));
+
+  const auto compare = hn::BitCast(ds, magnitude);
+  const auto is_subnormal = hn::RebindMask(d, hn::Lt(compare, hn::Set(ds, 113 << 23)));
+  const auto is_large = hn::RebindMask(d, hn::Gt(compare, hn::Set(ds, (143 << 23) - 1)));  // 65536 and up
+  const auto is_nan = hn::RebindMask(d, hn::Gt(compare, hn::Set(ds, 0x7F800000)));
+  const VU32 large = hn::IfThenElse(is_nan, hn::Set(d, 0x7E00u), hn::Set(d, 0x7C00u));
+  const VU32 result = hn::IfThenElse(is_large, large, hn::IfThenElse(is_subnormal, subnormal, normal));
+  return hn::TruncateTo(hn::Rebind<uint16_t, F32>(), hn::Or(result, sign));
+}
+
+#endif
+
+struct Float16 {
+  using Stored = hn::Rebind<uint16_t, F32>;
+  using Block = VF32;
+
+  static HWY_INLINE Block widen(hn::Vec<Stored> v) { return float16_to_float(v); }
+  template <class Op>
+  static HWY_INLINE Block apply(Block a, Block b) {
+    return Op()(a, b);
+  }
+  static HWY_INLINE Block divide(Block a, uint32_t n) { return Plain<float>::divide(a, n); }
+  static HWY_INLINE hn::Vec<Stored> narrow(Block a) {
+    return canonical_nan(Stored(), float_to_float16(a), 0x7C00, 0x7E00);
+  }
+};
+
+}  // namespace HWY_NAMESPACE
+}  // namespace floe
+HWY_AFTER_NAMESPACE();
+
+#endif

@@ -1,0 +1,57 @@
+// The table of kernels, and what fills it: one source file for each family of types, compiled once for
+// every instruction set.
+#pragma once
+
+#include <floe/floe.h>
+
+// A block of accumulators is a struct of vectors, which SVE's sizeless types cannot be: NEON serves those
+// machines. AVX3_DL adds nothing that a reduction uses, and Highway 1.0.3 rejects compiler flags that include
+// it (-march=native). Machines that stop at SSSE3 are older than 2010: not worth a fifth of the compile time.
+#define HWY_DISABLED_TARGETS (HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_AVX3_DL | HWY_SSSE3)
+#include <hwy/targets.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+namespace floe {
+
+// Elements [begin, end) of one reduction.
+struct Job {
+  const void* const* sources;
+  size_t source_count;
+  std::array<void*, 2> destinations;
+  uint64_t begin;
+  uint64_t end;
+  uint32_t divisor;
+};
+
+using Kernel = void (*)(const Job&);
+
+// The same reduction for the numbers of buffers that are worth a loop of their own.
+struct KernelSet {
+  Kernel two_to_one;
+  Kernel two_to_two;
+  Kernel any_to_one;  // any: 1 or more sources
+  Kernel any_to_two;
+};
+
+using KernelTable = std::array<std::array<KernelSet, FLOE_MAX + 1>, FLOE_UINT64 + 1>;  // [type][op]
+
+void add_float_kernels(int64_t target, KernelTable& table);
+void add_half_kernels(int64_t target, KernelTable& table);
+void add_integer_kernels(int64_t target, KernelTable& table);
+
+// Where Highway's dispatch tables have `target`. The ChosenTarget is our own because Highway's is one for
+// the process: capping that would cap every other library in it.
+inline size_t dispatch_index([[maybe_unused]] int64_t target) {
+#if (HWY_TARGETS & (HWY_TARGETS - 1)) == 0
+  return 0;
+#else
+  hwy::ChosenTarget chosen;
+  chosen.Update(target);
+  return chosen.GetIndex();
+#endif
+}
+
+}  // namespace floe

@@ -1,0 +1,194 @@
+// What Highway lacks, or gives different bits for on different targets: unaligned and partial loads,
+// minimum and maximum with defined zeros and NaN, products of 8-bit integers, 16-bit floats.
+// Included once for each target.
+
+#if defined(FLOE_REDUCE_LANES_INL_H) == defined(HWY_TARGET_TOGGLE)
+#ifdef FLOE_REDUCE_LANES_INL_H
+#undef FLOE_REDUCE_LANES_INL_H
+#else
+#define FLOE_REDUCE_LANES_INL_H
+#endif
+
+#include <hwy/highway.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+HWY_BEFORE_NAMESPACE();
+namespace floe {
+namespace HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+// x86's min and max are this very selection; elsewhere (NEON, scalar) Highway's differ in NaN and zeros.
+#define FLOE_X86_VECTORS (HWY_ARCH_X86 && HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128)
+// Conversions in hardware, which keep subnormals and round as the environment says: to nearest even.
+#define FLOE_NATIVE_F16 (HWY_TARGET == HWY_NEON || (FLOE_X86_VECTORS && HWY_TARGET <= HWY_AVX2))
+
+// ---- Memory: byte alignment only -----------------------------------------------------------------
+
+// All lanes of a vector.
+struct Whole {
+  template <class D>
+  HWY_INLINE hn::Vec<D> load(D d, const uint8_t* from) const {
+#if HWY_TARGET == HWY_SCALAR
+    hn::TFromD<D> value;
+    std::memcpy(&value, from, sizeof(value));
+    return hn::Set(d, value);
+#else
+    return hn::BitCast(d, hn::LoadU(hn::Repartition<uint8_t, D>(), from));
+#endif
+  }
+
+  template <class D>
+  HWY_INLINE void store(D /*d*/, hn::Vec<D> v, uint8_t* to) const {
+#if HWY_TARGET == HWY_SCALAR
+    const auto value = hn::GetLane(v);
+    std::memcpy(to, &value, sizeof(value));
+#else
+    const hn::Repartition<uint8_t, D> bytes;
+    hn::StoreU(hn::BitCast(bytes, v), bytes, to);
+#endif
+  }
+};
+
+// Whether this target reads and writes some lanes of this size without touching the memory of the others.
+template <class D>
+constexpr bool has_masks() {
+  return !HWY_MEM_OPS_MIGHT_FAULT || (HWY_TARGET == HWY_AVX2 && !HWY_IS_ASAN && sizeof(hn::TFromD<D>) >= 4);
+}
+
+// The first `lanes` of a vector, fewer than all; the others load as zero and are not stored.
+struct First {
+  size_t lanes;
+
+  template <class D>
+  HWY_INLINE hn::Vec<D> load(D d, const uint8_t* from) const {
+    if constexpr (has_masks<D>()) {
+      return hn::MaskedLoad(hn::FirstN(d, lanes), d, reinterpret_cast<const hn::TFromD<D>*>(from));
+    } else {
+      HWY_ALIGN uint8_t buffer[HWY_MAX_BYTES] = {};
+      std::memcpy(buffer, from, lanes * sizeof(hn::TFromD<D>));
+      return Whole().load(d, buffer);
+    }
+  }
+
+  template <class D>
+  HWY_INLINE void store(D d, hn::Vec<D> v, uint8_t* to) const {
+    if constexpr (has_masks<D>()) {
+      hn::BlendedStore(v, hn::FirstN(d, lanes), d, reinterpret_cast<hn::TFromD<D>*>(to));
+    } else {
+      HWY_ALIGN uint8_t buffer[HWY_MAX_BYTES];
+      Whole().store(d, v, buffer);
+      std::memcpy(to, buffer, lanes * sizeof(hn::TFromD<D>));
+    }
+  }
+};
+
+// ---- Minimum and maximum -------------------------------------------------------------------------
+
+// a < b ? a : b
+template <class V>
+HWY_INLINE V smaller_or_second(V a, V b) {
+#if FLOE_X86_VECTORS
+  return hn::Min(a, b);
+#else
+  return hn::IfThenElse(hn::Lt(a, b), a, b);
+#endif
+}
+
+// a > b ? a : b
+template <class V>
+HWY_INLINE V larger_or_second(V a, V b) {
+#if FLOE_X86_VECTORS
+  return hn::Max(a, b);
+#else
+  return hn::IfThenElse(hn::Gt(a, b), a, b);
+#endif
+}
+
+// IEEE 754-2019 minimum: NaN if either is, and -0 < +0. The two selections differ only where an operand is
+// NaN or both are zero; there the union of bits is a NaN, and -0 if either is.
+template <class V>
+HWY_INLINE V float_min(V a, V b) {
+  return hn::Or(smaller_or_second(a, b), smaller_or_second(b, a));
+}
+
+// IEEE 754-2019 maximum, likewise. Of two different zeros the union is -0 and so is the difference of bits:
+// -0 - -0 is the +0 wanted. Elsewhere the difference is +0, or the union is NaN: no change.
+template <class V>
+HWY_INLINE V float_max(V a, V b) {
+  const V one = larger_or_second(a, b);
+  const V other = larger_or_second(b, a);
+  return hn::Sub(hn::Or(one, other), hn::Xor(one, other));
+}
+
+// ---- Operations: op(accumulator, next) -----------------------------------------------------------
+
+template <class V>
+using LaneOf = hn::TFromD<hn::DFromV<V>>;
+
+struct Sum {
+  template <class V>
+  HWY_INLINE V operator()(V a, V b) const {
+    return hn::Add(a, b);
+  }
+};
+
+struct Product {
+  template <class V>
+  HWY_INLINE V operator()(V a, V b) const {
+    if constexpr (sizeof(LaneOf<V>) == 1) {
+      return multiply_bytes(a, b);
+    } else {
+      return hn::Mul(a, b);
+    }
+  }
+
+ private:
+  // Unsigned bytes modulo 256, odd and even ones apart.
+  template <class V>
+  static HWY_INLINE V multiply_bytes(V a, V b) {
+    const hn::DFromV<V> bytes;
+#if HWY_TARGET == HWY_SCALAR
+    return hn::Set(bytes, static_cast<uint8_t>(hn::GetLane(a) * hn::GetLane(b)));
+#else
+    const hn::RepartitionToWide<decltype(bytes)> pairs;
+    const auto low_byte = hn::Set(pairs, uint16_t{0xFF});
+    const auto a2 = hn::BitCast(pairs, a);
+    const auto b2 = hn::BitCast(pairs, b);
+    const auto even = hn::And(hn::Mul(a2, b2), low_byte);
+    const auto odd = hn::ShiftLeft<8>(hn::Mul(hn::ShiftRight<8>(a2), hn::ShiftRight<8>(b2)));
+    return hn::BitCast(bytes, hn::Or(even, odd));
+#endif
+  }
+};
+
+struct Minimum {
+  template <class V>
+  HWY_INLINE V operator()(V a, V b) const {
+    if constexpr (hwy::IsFloat<LaneOf<V>>()) {
+      return float_min(a, b);
+    } else {
+      return hn::Min(a, b);
+    }
+  }
+};
+
+struct Maximum {
+  template <class V>
+  HWY_INLINE V operator()(V a, V b) const {
+    if constexpr (hwy::IsFloat<LaneOf<V>>()) {
+      return float_max(a, b);
+    } else {
+      return hn::Max(a, b);
+    }
+  }
+};
+
+}  // namespace HWY_NAMESPACE
+}  // namespace floe
+HWY_AFTER_NAMESPACE();
+
+#endif

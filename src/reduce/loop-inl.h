@@ -1,0 +1,114 @@
+// The one loop: over elements outside, over sources inside, so that accumulators stay in registers and each
+// byte is read and written once. Included once for each target.
+
+#if defined(FLOE_REDUCE_LOOP_INL_H) == defined(HWY_TARGET_TOGGLE)
+#ifdef FLOE_REDUCE_LOOP_INL_H
+#undef FLOE_REDUCE_LOOP_INL_H
+#else
+#define FLOE_REDUCE_LOOP_INL_H
+#endif
+
+#include "reduce/formats-inl.h"
+#include "reduce/kernels.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace floe {
+namespace HWY_NAMESPACE {
+
+// kSources: 2, or 0 for as many as the job has. Every block is loaded from all sources before it is stored
+// anywhere: a destination may be a source.
+template <class Format, class Op, bool kAverage, int kSources, int kDestinations>
+class Loop {
+ public:
+  HWY_INLINE explicit Loop(const Job& job)
+      : sources_(job.sources),
+        source_count_(job.source_count),
+        first_(static_cast<const uint8_t*>(job.sources[0])),
+        second_(kSources == 2 ? static_cast<const uint8_t*>(job.sources[1]) : nullptr),
+        destination_(static_cast<uint8_t*>(job.destinations[0])),
+        copy_(static_cast<uint8_t*>(job.destinations[1])),
+        divisor_(job.divisor) {}
+
+  HWY_INLINE void run(uint64_t begin, uint64_t end) const {
+    constexpr size_t kUnroll = 2;
+    const size_t lanes = hn::Lanes(Stored());
+    uint64_t at = begin;
+    for (; end - at >= kUnroll * lanes; at += kUnroll * lanes) step<kUnroll>(at, Whole());
+    for (; end - at >= lanes; at += lanes) step<1>(at, Whole());
+    if (at < end) step<1>(at, First{static_cast<size_t>(end - at)});
+  }
+
+ private:
+  using Stored = typename Format::Stored;
+  using Block = typename Format::Block;
+  static constexpr size_t kSize = sizeof(hn::TFromD<Stored>);
+
+  template <size_t kBlocks, class Access>
+  HWY_INLINE void step(uint64_t at, Access access) const {
+    const size_t stride = hn::Lanes(Stored()) * kSize;
+    const size_t offset = at * kSize;
+    Block sum[kBlocks];
+    for (size_t b = 0; b < kBlocks; ++b) sum[b] = load(first_ + offset + b * stride, access);
+    if constexpr (kSources == 2) {
+      for (size_t b = 0; b < kBlocks; ++b) add(sum[b], second_ + offset + b * stride, access);
+    } else {
+      for (size_t s = 1; s < source_count_; ++s) {
+        const uint8_t* source = static_cast<const uint8_t*>(sources_[s]) + offset;
+        for (size_t b = 0; b < kBlocks; ++b) add(sum[b], source + b * stride, access);
+      }
+    }
+    for (size_t b = 0; b < kBlocks; ++b) store(sum[b], offset + b * stride, access);
+  }
+
+  template <class Access>
+  static HWY_INLINE Block load(const uint8_t* from, Access access) {
+    return Format::widen(access.load(Stored(), from));
+  }
+
+  template <class Access>
+  static HWY_INLINE void add(Block& sum, const uint8_t* from, Access access) {
+    sum = Format::template apply<Op>(sum, load(from, access));
+  }
+
+  template <class Access>
+  HWY_INLINE void store(Block sum, size_t offset, Access access) const {
+    if constexpr (kAverage) sum = Format::divide(sum, divisor_);
+    const auto result = Format::narrow(sum);
+    access.store(Stored(), result, destination_ + offset);
+    if constexpr (kDestinations == 2) access.store(Stored(), result, copy_ + offset);
+  }
+
+  const void* const* sources_;
+  size_t source_count_;
+  const uint8_t* first_;
+  const uint8_t* second_;
+  uint8_t* destination_;
+  uint8_t* copy_;
+  uint32_t divisor_;
+};
+
+template <class Format, class Op, bool kAverage, int kSources, int kDestinations>
+void kernel(const Job& job) {
+  Loop<Format, Op, kAverage, kSources, kDestinations>(job).run(job.begin, job.end);
+}
+
+template <class Format, class Op, bool kAverage = false>
+KernelSet kernels() {
+  return {kernel<Format, Op, kAverage, 2, 1>, kernel<Format, Op, kAverage, 2, 2>,
+          kernel<Format, Op, kAverage, 0, 1>, kernel<Format, Op, kAverage, 0, 2>};
+}
+
+template <class Format>
+void add_float_ops(std::array<KernelSet, FLOE_MAX + 1>& row) {
+  row[FLOE_SUM] = kernels<Format, Sum>();
+  row[FLOE_AVG] = kernels<Format, Sum, true>();
+  row[FLOE_PRODUCT] = kernels<Format, Product>();
+  row[FLOE_MIN] = kernels<Format, Minimum>();
+  row[FLOE_MAX] = kernels<Format, Maximum>();
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace floe
+HWY_AFTER_NAMESPACE();
+
+#endif

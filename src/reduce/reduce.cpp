@@ -1,0 +1,128 @@
+#include "reduce/reduce.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cassert>
+#include <cctype>
+#include <cstring>
+#include <optional>
+#include <vector>
+
+#include "base/types.h"
+#include "reduce/float_environment.h"
+#include "reduce/kernels.h"
+
+namespace floe {
+namespace {
+
+// The instruction sets of this machine, best first, and the one in use.
+class Dispatch {
+ public:
+  Dispatch() {
+    for (const int64_t target : hwy::SupportedAndGeneratedTargets()) {  // best first
+      std::string name = hwy::TargetName(target);
+      std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::tolower(c); });
+      names_.push_back(std::move(name));
+      targets_.push_back(target);
+    }
+    use(0);
+  }
+
+  std::span<const std::string> names() const { return names_; }
+  const std::string& name() const { return names_[current_]; }
+  const KernelSet& kernels(int type, int op) const { return table_[type][op]; }
+
+  void use(size_t index) {
+    current_ = index;
+    add_float_kernels(targets_[index], table_);
+    add_half_kernels(targets_[index], table_);
+    add_integer_kernels(targets_[index], table_);
+  }
+
+ private:
+  std::vector<std::string> names_;
+  std::vector<int64_t> targets_;
+  size_t current_ = 0;
+  KernelTable table_{};
+};
+
+Dispatch& dispatch() {
+  static Dispatch the_one;
+  return the_one;
+}
+
+void copy(void* to, const void* from, size_t bytes) {
+  if (to != from) std::memcpy(to, from, bytes);
+}
+
+Kernel choose(const KernelSet& set, size_t sources, size_t destinations) {
+  if (sources == 2) return destinations == 1 ? set.two_to_one : set.two_to_two;
+  return destinations == 1 ? set.any_to_one : set.any_to_two;
+}
+
+// Kernels write to two destinations at most. Further ones get copies, in pieces that are still in the first
+// cache when they are copied.
+void reduce_to_many(Kernel kernel, std::span<void* const> dsts, const Job& whole, size_t element) {
+  constexpr uint64_t kPieceBytes = 8192;
+  const uint64_t piece = kPieceBytes / element;
+  Job job = whole;
+  for (; job.begin < whole.end; job.begin = job.end) {
+    job.end = std::min(whole.end, job.begin + piece);
+    kernel(job);
+    const size_t offset = job.begin * element;
+    const size_t bytes = (job.end - job.begin) * element;
+    const auto* result = static_cast<const std::byte*>(dsts[0]) + offset;
+    for (void* to : dsts.subspan(2)) copy(static_cast<std::byte*>(to) + offset, result, bytes);
+  }
+}
+
+}  // namespace
+
+Status check_reduction(int type, int op) {
+  if (type_size(type) == 0)
+    return error(FLOE_ERR_ARGUMENT, "{} is not a floe_type_t: use 0 (float32) to 11 (uint64)", type);
+  if (op < FLOE_SUM || op > FLOE_MAX)
+    return error(FLOE_ERR_ARGUMENT, "{} is not a floe_op_t: use 0 (sum) to 4 (max)", op);
+  if (op == FLOE_AVG && !is_float(type))
+    return error(FLOE_ERR_UNSUPPORTED, "avg of {} is not defined: use sum, or a floating-point type",
+                 type_name(type));
+  return {};
+}
+
+void reduce(std::span<void* const> dsts, std::span<const void* const> srcs, uint64_t count, int type, int op,
+            uint32_t divisor) {
+  assert(!dsts.empty() && !srcs.empty() && check_reduction(type, op).ok() && (op != FLOE_AVG || divisor > 0));
+  if (count == 0) return;
+  const size_t element = type_size(type);
+  if (srcs.size() == 1 && op != FLOE_AVG) {
+    for (void* to : dsts) copy(to, srcs[0], count * element);
+    return;
+  }
+
+  const Kernel kernel = choose(dispatch().kernels(type, op), srcs.size(), dsts.size());
+  const Job job{srcs.data(), srcs.size(), {dsts[0], dsts[dsts.size() > 1]}, 0, count, divisor};
+  const FloatEnvironment environment;
+  if (dsts.size() <= 2) {
+    kernel(job);
+  } else {
+    reduce_to_many(kernel, dsts, job, element);
+  }
+}
+
+Status set_isa(std::string_view name) {
+  Dispatch& d = dispatch();
+  const auto names = d.names();
+  const auto found = name.empty() ? names.begin() : std::find(names.begin(), names.end(), name);
+  if (found == names.end())
+    return error(FLOE_ERR_ENVIRONMENT,
+                 "FLOE_ISA='{}' is not an instruction set of this machine: use one of {}", name,
+                 fmt::join(names, ", "));
+  d.use(static_cast<size_t>(found - names.begin()));
+  return {};
+}
+
+std::string_view isa_name() { return dispatch().name(); }
+std::span<const std::string> isa_names() { return dispatch().names(); }
+
+}  // namespace floe

@@ -1,0 +1,58 @@
+#include "shm/ring.h"
+
+#include <cstring>
+
+namespace floe {
+
+bool RingWriter::try_write(const PacketHeader& header, std::span<const std::byte> payload) {
+  const size_t need = record_bytes(payload.size());
+  const size_t at = written_ % capacity_;
+  const size_t to_end = capacity_ - at;
+  const size_t skip = need > to_end ? to_end : 0;
+  if (written_ + skip + need - seen_tail_ > capacity_) {
+    // Acquire: pairs with the release in RingReader::drain. The reader has copied everything below
+    // `tail`, so these bytes may be overwritten.
+    seen_tail_ = tail_->load(std::memory_order_acquire);
+    if (written_ + skip + need - seen_tail_ > capacity_) return false;
+  }
+  if (skip != 0) {
+    reinterpret_cast<RingRecord*>(data_ + at)->payload_bytes = RingRecord::kSkip;
+    written_ += skip;
+  }
+  std::byte* const place = data_ + written_ % capacity_;
+  auto* const record = reinterpret_cast<RingRecord*>(place);
+  record->payload_bytes = payload.size();
+  record->header = header;
+  if (!payload.empty()) std::memcpy(place + sizeof(RingRecord), payload.data(), payload.size());
+  written_ += need;
+  // Release: pairs with the acquire in RingReader::drain, which then sees the whole record.
+  head_->store(written_, std::memory_order_release);
+  return true;
+}
+
+int RingReader::drain(PacketSink& sink, int limit) {
+  // Acquire: pairs with the release in RingWriter::try_write.
+  const uint64_t head = head_->load(std::memory_order_acquire);
+  int packets = 0;
+  while (read_ != head && packets < limit) {
+    const size_t at = read_ % capacity_;
+    const uint64_t available = head - read_;
+    if (available > capacity_ || available < RingRecord::kAlign) return -1;
+    const auto* const record = reinterpret_cast<const RingRecord*>(data_ + at);
+    const uint64_t payload = record->payload_bytes;
+    if (payload == RingRecord::kSkip) {
+      read_ += capacity_ - at;
+      continue;
+    }
+    if (payload > capacity_ || record_bytes(payload) > available || record_bytes(payload) > capacity_ - at)
+      return -1;
+    sink.on_packet(record->header, {data_ + at + sizeof(RingRecord), payload});
+    read_ += record_bytes(payload);
+    ++packets;
+  }
+  // Release: pairs with the acquire in RingWriter::try_write; all reads above are done.
+  if (packets != 0) tail_->store(read_, std::memory_order_release);
+  return packets;
+}
+
+}  // namespace floe

@@ -1,0 +1,62 @@
+// A single-producer, single-consumer ring of packets between two ranks, in the producer's segment.
+//
+// Records are aligned to 64 bytes: length, PacketHeader, payload. A record never wraps: a skip mark fills
+// the end. Cursors count bytes since the start and never wrap (64 bits).
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "base/packet.h"
+
+namespace floe {
+
+struct RingRecord {
+  static constexpr size_t kAlign = 64;
+  static constexpr uint64_t kSkip = ~uint64_t{0};
+  uint64_t payload_bytes;  // or kSkip
+  PacketHeader header;
+};
+
+constexpr size_t record_bytes(size_t payload) {
+  return (sizeof(RingRecord) + payload + RingRecord::kAlign - 1) / RingRecord::kAlign * RingRecord::kAlign;
+}
+
+class RingWriter {
+ public:
+  RingWriter(std::byte* data, size_t capacity, std::atomic<uint64_t>* head, const std::atomic<uint64_t>* tail)
+      : data_(data), capacity_(capacity), head_(head), tail_(tail) {}
+
+  // Copies the packet in and publishes it; false if there is no room.
+  bool try_write(const PacketHeader& header, std::span<const std::byte> payload);
+
+ private:
+  std::byte* data_;
+  size_t capacity_;
+  std::atomic<uint64_t>* head_;
+  const std::atomic<uint64_t>* tail_;
+  uint64_t written_ = 0;
+  uint64_t seen_tail_ = 0;
+};
+
+class RingReader {
+ public:
+  RingReader(const std::byte* data, size_t capacity, const std::atomic<uint64_t>* head,
+             std::atomic<uint64_t>* tail)
+      : data_(data), capacity_(capacity), head_(head), tail_(tail) {}
+
+  // Hands up to `limit` packets to `sink` and gives their room back. Returns how many, or -1 if the ring
+  // holds what no writer of ours writes.
+  int drain(PacketSink& sink, int limit);
+
+ private:
+  const std::byte* data_;
+  size_t capacity_;
+  const std::atomic<uint64_t>* head_;
+  std::atomic<uint64_t>* tail_;
+  uint64_t read_ = 0;
+};
+
+}  // namespace floe

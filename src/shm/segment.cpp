@@ -1,0 +1,123 @@
+#include "shm/segment.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <map>
+#include <mutex>
+
+namespace floe {
+namespace {
+
+constexpr uint64_t kMagic = 0x31746e656d676573;  // "segment1"
+constexpr size_t kPage = 4096;
+
+constexpr size_t round_up(size_t value, size_t unit) { return (value + unit - 1) / unit * unit; }
+
+// Segments that this process owns, by nonce: how a rank that is a thread of this process finds its peer's
+// mapping.
+class OwnSegments {
+ public:
+  static OwnSegments& instance() {
+    static OwnSegments* const registry = new OwnSegments;  // leaked: used until the last thread ends
+    return *registry;
+  }
+  void add(const std::shared_ptr<Segment>& segment) {
+    const std::lock_guard lock(mutex_);
+    std::erase_if(segments_, [](const auto& entry) { return entry.second.expired(); });
+    segments_[segment->header().nonce] = segment;
+  }
+  std::shared_ptr<Segment> find(uint64_t nonce) {
+    const std::lock_guard lock(mutex_);
+    const auto found = segments_.find(nonce);
+    return found == segments_.end() ? nullptr : found->second.lock();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<uint64_t, std::weak_ptr<Segment>> segments_;
+};
+
+// Touches every page now, so that no operation pays for page faults. Not fatal: an old kernel faults later.
+void populate(std::byte* base, size_t bytes) {
+#ifdef MADV_POPULATE_WRITE
+  ::madvise(base, bytes, MADV_POPULATE_WRITE);
+#else
+  (void)base, (void)bytes;
+#endif
+}
+
+Result<std::byte*> map(int fd, size_t bytes) {
+  void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  if (memory == MAP_FAILED)
+    return system_error(fmt::format("mapping a shared segment of {} bytes", bytes), errno);
+  // A forked child must neither keep the segment alive nor write to it.
+  ::madvise(memory, bytes, MADV_DONTFORK);
+  return static_cast<std::byte*>(memory);
+}
+
+}  // namespace
+
+SegmentLayout::SegmentLayout(uint32_t n) : ranks(n) {
+  // At most 4 MiB per rank up to 8 ranks: up to 3 MiB of blocks, and rings in what is left.
+  const size_t peers = n - 1;
+  block_bytes = std::clamp(size_t{1 << 20} / peers / kPage * kPage, size_t{16} << 10, size_t{512} << 10);
+  const size_t all_blocks = kChunkSlots * peers * block_bytes, all = size_t{4} << 20, rest = size_t{64} << 10;
+  const size_t room = all_blocks + rest < all ? (all - rest - all_blocks) / peers : 0;
+  ring_bytes = std::clamp(std::bit_floor(room), size_t{16} << 10, size_t{1} << 20);
+  cursors = round_up(sizeof(SegmentHeader), kPage);
+  small = round_up(cursors + n * sizeof(RingCursors), kPage);
+  rings = small + kSmallSlots * kSmallSlotBytes;
+  blocks = rings + peers * ring_bytes;
+  total = blocks + kChunkSlots * peers * block_bytes;
+}
+
+Result<std::shared_ptr<Segment>> Segment::create(uint32_t ranks, uint32_t owner, uint64_t nonce) {
+  const SegmentLayout layout(ranks);
+  UniqueFd fd(::memfd_create("floe-segment", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!fd.valid()) return system_error("memfd_create for a shared segment", errno);
+  if (::ftruncate(fd.get(), static_cast<off_t>(layout.total)) != 0)
+    return system_error(fmt::format("a shared segment of {} bytes", layout.total), errno);
+  if (::fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0)
+    return system_error("sealing a shared segment", errno);
+  auto base = map(fd.get(), layout.total);
+  if (!base.ok()) return base.status();
+  populate(*base, layout.total);
+
+  std::shared_ptr<Segment> segment(new Segment(std::move(fd), layout, *base, owner));
+  SegmentHeader& header = segment->header();  // zeros are the right initial value of every atomic
+  header.magic = kMagic;
+  header.nonce = nonce;
+  header.ranks = ranks;
+  header.owner = owner;
+  OwnSegments::instance().add(segment);
+  return segment;
+}
+
+Result<std::shared_ptr<Segment>> Segment::attach(UniqueFd fd, uint32_t ranks, uint32_t owner,
+                                                 uint64_t nonce) {
+  if (auto own = OwnSegments::instance().find(nonce)) return own;
+  const SegmentLayout layout(ranks);
+  struct stat info {};
+  const int seals = ::fcntl(fd.get(), F_GET_SEALS);
+  if (::fstat(fd.get(), &info) != 0 || seals < 0 || (seals & F_SEAL_SHRINK) == 0 ||
+      info.st_size != static_cast<off_t>(layout.total))
+    return error(FLOE_ERR_SYSTEM, "a peer's shared segment is not a sealed memfd of {} bytes", layout.total);
+  auto base = map(fd.get(), layout.total);
+  if (!base.ok()) return base.status();
+  populate(*base, layout.total);
+  fd.reset();
+  std::shared_ptr<Segment> segment(new Segment(UniqueFd(), layout, *base, owner));
+  const SegmentHeader& header = segment->header();
+  if (header.magic != kMagic || header.nonce != nonce || header.ranks != ranks || header.owner != owner)
+    return error(FLOE_ERR_SYSTEM, "a peer's shared segment does not hold the nonce that the peer published");
+  return segment;
+}
+
+Segment::~Segment() { ::munmap(base_, layout_.total); }
+
+}  // namespace floe

@@ -1,0 +1,120 @@
+// A rank's shared segment: an anonymous, sealed memfd that every rank of the communicator on this host
+// maps. Its owner writes its flags, slots and outgoing rings there; peers only read, with one exception:
+// the owner of a block returns the result into the slots it was read from (see direct.h).
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "base/fd.h"
+#include "base/status.h"
+
+namespace floe {
+
+// A 64-bit word with the low 24 bits of a collective's hash and a counter that never wraps: who reads the
+// counter it waits for also reads what the peer was called with.
+class Flag {
+ public:
+  static constexpr int kHashBits = 24;
+  static uint64_t word(uint64_t counter, uint32_t hash) {
+    return counter << kHashBits | (hash & ((1u << kHashBits) - 1));
+  }
+  static uint64_t counter(uint64_t word) { return word >> kHashBits; }
+  static uint32_t hash(uint64_t word) { return static_cast<uint32_t>(word & ((1u << kHashBits) - 1)); }
+};
+
+// Whether a rank still takes part. Written by its owner, read by peers that have waited a while.
+enum class RankState : uint32_t { kAlive = 0, kLeft = 1, kFailed = 2 };
+
+struct FaultRecord {
+  uint32_t culprit = 0;  // rank
+  int32_t code = 0;      // floe_status_t
+  std::array<char, 512> text{};
+};
+
+struct SegmentHeader {
+  uint64_t magic;
+  uint64_t nonce;  // random; also published through the store: reading it here proves a shared mapping
+  uint32_t ranks;
+  uint32_t owner;                            // local rank
+  alignas(128) std::atomic<uint32_t> state;  // RankState; release after `fault`, acquire before it
+  FaultRecord fault;
+  // Set by peers, here in the segment of the one they tell, after they have changed their own `state`.
+  alignas(128) std::atomic<uint32_t> alarm;
+  alignas(128) std::atomic<uint64_t> put;      // Flag: blocks of chunks below the counter are in the slots
+  alignas(128) std::atomic<uint64_t> done;     // Flag: chunks below the counter are reduced and returned
+  alignas(128) std::atomic<uint64_t> entered;  // Flag: the scheduled collective that this rank is in
+};
+
+// Head and tail of one ring each, alone in their lines. `head` is of the ring to that peer, `tail` is how
+// far this rank has read the ring from that peer.
+struct RingCursors {
+  alignas(128) std::atomic<uint64_t> head;
+  alignas(128) std::atomic<uint64_t> tail;
+};
+
+// Where things are in a segment of a communicator with `ranks` ranks on this host.
+struct SegmentLayout {
+  explicit SegmentLayout(uint32_t ranks);
+
+  static constexpr size_t kSmallSlotBytes = 4096;
+  static constexpr uint32_t kSmallSlots = 2;  // used in turn, so that no trailing barrier is needed
+  static constexpr uint32_t kChunkSlots = 3;  // in rotation
+
+  uint32_t ranks;
+  size_t ring_bytes;   // one outgoing ring, a power of two
+  size_t block_bytes;  // one rank's part of a chunk
+  size_t cursors;      // offsets
+  size_t small;
+  size_t rings;
+  size_t blocks;
+  size_t total;
+};
+
+class Segment {
+ public:
+  // A new segment of this rank, filled with zeros and backed by memory already.
+  static Result<std::shared_ptr<Segment>> create(uint32_t ranks, uint32_t owner, uint64_t nonce);
+  // A peer's. If the peer is a thread of this process its own mapping is used, so that thread sanitizers
+  // see one address. Refuses anything but a sealed memfd of the expected size, owner and nonce.
+  static Result<std::shared_ptr<Segment>> attach(UniqueFd fd, uint32_t ranks, uint32_t owner, uint64_t nonce);
+
+  Segment(const Segment&) = delete;
+  Segment& operator=(const Segment&) = delete;
+  ~Segment();
+
+  int fd() const { return fd_.get(); }
+  void close_fd() { fd_.reset(); }  // once every peer has it
+  const SegmentLayout& layout() const { return layout_; }
+
+  SegmentHeader& header() const { return *reinterpret_cast<SegmentHeader*>(base_); }
+  RingCursors& cursors(uint32_t peer) const {
+    return reinterpret_cast<RingCursors*>(base_ + layout_.cursors)[peer];
+  }
+  // One of the kSmallSlots slots: a Flag, then data.
+  std::byte* small_slot(uint64_t turn) const {
+    return base_ + layout_.small + (turn % SegmentLayout::kSmallSlots) * SegmentLayout::kSmallSlotBytes;
+  }
+  // The outgoing ring to `peer`, and the slot for the block that `peer` owns.
+  std::byte* ring(uint32_t peer) const { return base_ + layout_.rings + index(peer) * layout_.ring_bytes; }
+  std::byte* block(uint64_t chunk, uint32_t peer) const {
+    const size_t slot = chunk % SegmentLayout::kChunkSlots;
+    return base_ + layout_.blocks + (slot * (layout_.ranks - 1) + index(peer)) * layout_.block_bytes;
+  }
+
+ private:
+  Segment(UniqueFd fd, const SegmentLayout& layout, std::byte* base, uint32_t owner)
+      : fd_(std::move(fd)), layout_(layout), base_(base), owner_(owner) {}
+
+  size_t index(uint32_t peer) const { return peer < owner_ ? peer : peer - 1; }
+
+  UniqueFd fd_;
+  SegmentLayout layout_;
+  std::byte* base_;
+  uint32_t owner_;
+};
+
+}  // namespace floe

@@ -1,0 +1,72 @@
+// One collective on one rank, with buffers between guard bytes and the right result to compare with.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "oracle.h"
+#include "ranks.h"
+
+namespace floe::test {
+
+enum class Collective { kAllReduce, kReduce, kBroadcast, kAllGather, kReduceScatter, kBarrier };
+const std::vector<Collective>& all_collectives();
+bool reduces(Collective collective);
+
+struct Shape {
+  Collective collective = Collective::kAllReduce;
+  floe_type_t type = FLOE_FLOAT32;
+  floe_op_t op = FLOE_SUM;
+  uint64_t count = 0;  // as the C API takes it
+  uint32_t root = 0;
+  bool in_place = false;
+  size_t misalign = 0;  // bytes that the buffers are off a cache line
+  Values values = Values::kExact;
+
+  std::string text() const;
+};
+
+class Exercise {
+ public:
+  Exercise(const Rank& rank, const Shape& shape, uint64_t seed);
+  Exercise(const Exercise&) = delete;
+  Exercise& operator=(const Exercise&) = delete;
+
+  floe_status_t start(floe_request_t** request);
+  // After completion: the result is right, the input is as it was, and nothing beside them was written.
+  testing::AssertionResult check() const;
+  // start and check, blocking.
+  void run();
+
+  std::span<const std::byte> received() const { return {recv_, recv_bytes_}; }
+
+ private:
+  // Bytes within a larger block, filled with a pattern around them.
+  struct Guarded {
+    Guarded(size_t bytes, size_t misalign);
+    std::byte* data();
+    const std::byte* data() const;
+    bool intact() const;
+
+    size_t bytes, offset;
+    Bytes block;
+  };
+
+  bool is_root() const { return rank_.rank == shape_.root; }
+  std::vector<Bytes> inputs() const;
+  Bytes expected() const;
+  void place();
+
+  const Rank& rank_;
+  const Shape shape_;
+  const uint64_t seed_;
+  const size_t part_;  // bytes of `count` elements
+  Bytes input_;
+  Guarded send_buffer_, recv_buffer_;
+  const std::byte* send_ = nullptr;
+  std::byte* recv_ = nullptr;
+  size_t recv_bytes_ = 0;  // that the operation is to write; 0: none on this rank
+};
+
+}  // namespace floe::test

@@ -1,0 +1,144 @@
+// Ranks that call different things: an error on all of them that says who called what, never a wrong sum
+// and never a wait for the deadline.
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "ranks.h"
+
+namespace floe::test {
+namespace {
+
+using Call = std::function<floe_status_t(Rank&, void* data)>;
+
+Call all_reduce(uint64_t count, floe_type_t type, floe_op_t op) {
+  return [=](Rank& r, void* data) {
+    return floe_all_reduce(r.comm, FLOE_IN_PLACE, data, count, type, op, nullptr);
+  };
+}
+Call broadcast(uint64_t count, floe_type_t type, uint32_t root) {
+  return [=](Rank& r, void* data) { return floe_broadcast(r.comm, data, count, type, root, nullptr); };
+}
+Call reduce(uint64_t count, uint32_t root) {
+  return [=](Rank& r, void* data) {
+    std::vector<float> input(count);
+    return floe_reduce(r.comm, input.data(), data, count, FLOE_FLOAT32, FLOE_SUM, root, nullptr);
+  };
+}
+Call all_gather(uint64_t count, floe_type_t type) {
+  return [=](Rank& r, void* data) {
+    std::vector<double> input(count);
+    return floe_all_gather(r.comm, input.data(), data, count, type, nullptr);
+  };
+}
+Call reduce_scatter(uint64_t count, floe_op_t op) {
+  return [=](Rank& r, void* data) {
+    std::vector<float> input(count * r.size);
+    return floe_reduce_scatter(r.comm, input.data(), data, count, FLOE_FLOAT32, op, nullptr);
+  };
+}
+Call barrier() {
+  return [](Rank& r, void*) { return floe_barrier(r.comm, nullptr); };
+}
+
+struct Disagreement {
+  const char* name;
+  Call most, odd;         // what the odd rank calls instead
+  const char* most_says;  // words of the message
+  const char* odd_says;
+};
+
+std::vector<Disagreement> disagreements() {
+  return {
+      {"Count", all_reduce(1000, FLOE_FLOAT32, FLOE_SUM), all_reduce(1001, FLOE_FLOAT32, FLOE_SUM), "1000",
+       "1001"},
+      {"LargeCount", all_reduce(1'000'000, FLOE_FLOAT32, FLOE_SUM),
+       all_reduce(999'999, FLOE_FLOAT32, FLOE_SUM), "1000000", "999999"},
+      {"SmallAndLarge", all_reduce(1, FLOE_FLOAT32, FLOE_SUM), all_reduce(1'000'000, FLOE_FLOAT32, FLOE_SUM),
+       "1", "1000000"},
+      {"NothingAndSomething", all_reduce(0, FLOE_FLOAT32, FLOE_SUM), all_reduce(7, FLOE_FLOAT32, FLOE_SUM),
+       "0", "7"},
+      {"Type", all_reduce(10, FLOE_FLOAT32, FLOE_SUM), all_reduce(10, FLOE_INT32, FLOE_SUM), "float32",
+       "int32"},
+      {"HalfTypes", all_reduce(300'000, FLOE_FLOAT16, FLOE_SUM), all_reduce(300'000, FLOE_BFLOAT16, FLOE_SUM),
+       "float16", "bfloat16"},
+      {"EqualBytes", all_reduce(100, FLOE_FLOAT64, FLOE_SUM), all_reduce(200, FLOE_FLOAT32, FLOE_SUM),
+       "float64", "float32"},
+      {"Operation", all_reduce(10, FLOE_FLOAT32, FLOE_SUM), all_reduce(10, FLOE_FLOAT32, FLOE_MAX), "sum",
+       "max"},
+      {"LargeOperation", all_reduce(500'000, FLOE_FLOAT32, FLOE_SUM),
+       all_reduce(500'000, FLOE_FLOAT32, FLOE_AVG), "sum", "avg"},
+      {"Kind", all_reduce(10, FLOE_FLOAT32, FLOE_SUM), broadcast(10, FLOE_FLOAT32, 0), "all_reduce",
+       "broadcast"},
+      {"LargeKind", all_reduce(500'000, FLOE_FLOAT32, FLOE_SUM), all_gather(500'000, FLOE_FLOAT32),
+       "all_reduce", "all_gather"},
+      {"KindBarrier", all_reduce(10, FLOE_FLOAT32, FLOE_SUM), barrier(), "all_reduce", "barrier"},
+      {"KindScatter", reduce(500, 0), reduce_scatter(500, FLOE_SUM), "reduce", "reduce_scatter"},
+      {"BroadcastRoot", broadcast(10, FLOE_FLOAT32, 0), broadcast(10, FLOE_FLOAT32, 1), "root 0", "root 1"},
+      {"LargeBroadcastRoot", broadcast(1'000'000, FLOE_FLOAT32, 0), broadcast(1'000'000, FLOE_FLOAT32, 1),
+       "root 0", "root 1"},
+      {"BroadcastCount", broadcast(10, FLOE_FLOAT32, 0), broadcast(20, FLOE_FLOAT32, 0), "10", "20"},
+      {"BroadcastType", broadcast(1'000'000, FLOE_FLOAT32, 0), broadcast(1'000'000, FLOE_INT32, 0), "float32",
+       "int32"},
+      {"ReduceRoot", reduce(10, 0), reduce(10, 1), "root 0", "root 1"},
+      {"GatherCount", all_gather(1000, FLOE_FLOAT64), all_gather(999, FLOE_FLOAT64), "1000", "999"},
+      {"ScatterOperation", reduce_scatter(5000, FLOE_SUM), reduce_scatter(5000, FLOE_MIN), "sum", "min"},
+  };
+}
+
+class Mismatch : public testing::TestWithParam<Disagreement> {};
+
+// What a rank sees: the disagreement at this call, or, if its part was over before anyone could know, at
+// the next one.
+void expect_mismatch(Rank& r, const Call& call, void* data, const Disagreement& d) {
+  floe_status_t status = call(r, data);
+  if (status == FLOE_OK) status = floe_barrier(r.comm, nullptr);
+  EXPECT_EQ(FLOE_ERR_MISMATCH, status) << floe_status_string(status) << ": " << floe_last_error();
+  const std::string text = floe_last_error();
+  EXPECT_NE(text.npos, text.find("rank 1")) << text;
+  EXPECT_NE(text.npos, text.find(d.most_says)) << text;
+  EXPECT_NE(text.npos, text.find(d.odd_says)) << text;
+  EXPECT_NE(FLOE_OK, floe_barrier(r.comm, nullptr)) << "the communicator goes on";
+}
+
+TEST_P(Mismatch, IsAnErrorOnEveryRankThatSaysWhoCalledWhat) {
+  const Disagreement& d = GetParam();
+  for (const uint32_t ranks : {2, 4})
+    run_ranks(ranks, [&](Rank& r) {
+      std::vector<double> data(8'000'000 / sizeof(double) * 2);
+      expect_mismatch(r, r.rank == 1 ? d.odd : d.most, data.data(), d);
+    });
+}
+
+// After calls that agreed, in the middle of a stream.
+TEST_P(Mismatch, IsFoundAfterCallsThatAgreed) {
+  const Disagreement& d = GetParam();
+  run_ranks(3, [&](Rank& r) {
+    std::vector<double> data(8'000'000 / sizeof(double) * 2);
+    for (int i = 0; i < 10; ++i) {
+      ASSERT_FLOE_OK(
+          floe_all_reduce(r.comm, FLOE_IN_PLACE, data.data(), 10, FLOE_FLOAT64, FLOE_MAX, nullptr));
+      ASSERT_FLOE_OK(floe_broadcast(r.comm, data.data(), 50'000, FLOE_FLOAT64, 1, nullptr));
+    }
+    expect_mismatch(r, r.rank == 1 ? d.odd : d.most, data.data(), d);
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Of, Mismatch, testing::ValuesIn(disagreements()),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+// A rank that left a call out: the next ones meet, and differ.
+TEST(Order, IsComparedWhenARankLeavesACallOut) {
+  run_ranks(3, [](Rank& r) {
+    std::vector<float> data(100);
+    floe_status_t status = FLOE_OK;
+    if (r.rank != 2) status = floe_broadcast(r.comm, data.data(), 100, FLOE_FLOAT32, 0, nullptr);
+    if (status == FLOE_OK)
+      status = floe_all_reduce(r.comm, FLOE_IN_PLACE, data.data(), 100, FLOE_FLOAT32, FLOE_SUM, nullptr);
+    if (status == FLOE_OK) status = floe_barrier(r.comm, nullptr);
+    EXPECT_EQ(FLOE_ERR_MISMATCH, status) << floe_last_error();
+  });
+}
+
+}  // namespace
+}  // namespace floe::test

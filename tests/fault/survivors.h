@@ -1,0 +1,36 @@
+// What the ranks that live must see when one does not.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "processes.h"
+
+namespace floe::test {
+
+// Calls until one fails, and reports it: stage counts the calls that succeeded.
+inline void call_until_it_fails(uint32_t rank, const std::function<floe_status_t()>& call) {
+  Report& report = Processes::report(rank);
+  floe_status_t status = FLOE_OK;
+  while ((status = call()) == FLOE_OK) report.stage.fetch_add(1);
+  report.note(status);
+}
+
+inline std::function<floe_status_t()> all_reduce_of(const Rank& r, std::vector<float>& data) {
+  return [&r, &data] {
+    return floe_all_reduce(r.comm, FLOE_IN_PLACE, data.data(), data.size(), FLOE_FLOAT32, FLOE_MAX, nullptr);
+  };
+}
+
+// The rank's report has this status and all of these words.
+inline void expect_report(uint32_t rank, floe_status_t status, const std::vector<std::string>& words) {
+  const Report& report = Processes::report(rank);
+  const std::string text = report.text.data();
+  EXPECT_EQ(status, report.status.load())
+      << "rank " << rank << ": " << floe_status_string(static_cast<floe_status_t>(report.status.load()))
+      << ": " << text;
+  for (const auto& word : words) EXPECT_NE(text.npos, text.find(word)) << "no '" << word << "' in: " << text;
+}
+
+}  // namespace floe::test

@@ -1,0 +1,124 @@
+// Ranks of a Gloo context as threads of the test, each with a floe context of its own.
+#pragma once
+
+#include <floe/floe.h>
+
+#include <algorithm>
+#include <condition_variable>
+#include <exception>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "device.h"
+#include "gloo_abi_r4.h"
+
+namespace floe::gloo_transport {
+
+namespace r4 = gloo_abi::r4;
+
+class MemoryStore final : public r4::IStore {
+ public:
+  void set(const std::string& key, const std::vector<char>& value) override {
+    const std::lock_guard lock(mutex_);
+    values_[key] = value;
+    changed_.notify_all();
+  }
+  std::vector<char> wait_get(const std::string& key, const r4::Millis& timeout) override {
+    std::unique_lock lock(mutex_);
+    if (!changed_.wait_for(lock, timeout, [&] { return values_.contains(key); })) {
+      throw std::runtime_error("no key " + key);
+    }
+    return values_[key];
+  }
+  std::vector<char> get(const std::string&) override { throw std::logic_error("not used"); }
+  void wait(const std::vector<std::string>&, const r4::Millis&) override {
+    throw std::logic_error("not used");
+  }
+  bool has_v2_support() override { return false; }
+  std::vector<std::vector<char>> multi_get(const std::vector<std::string>&) override {
+    throw std::logic_error("not used");
+  }
+  void multi_set(const std::vector<std::string>&, const std::vector<std::vector<char>>&) override {
+    throw std::logic_error("not used");
+  }
+  void append(const std::string&, const std::vector<char>&) override { throw std::logic_error("not used"); }
+  int64_t add(const std::string&, int64_t) override { throw std::logic_error("not used"); }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::map<std::string, std::vector<char>> values_;
+};
+
+// All ranks arrive before one goes on: for what happens outside the transport.
+class Meeting {
+ public:
+  explicit Meeting(int size) : size_(size) {}
+  void operator()() {
+    std::unique_lock lock(mutex_);
+    const int round = round_;
+    if (++arrived_ == size_) {
+      arrived_ = 0;
+      ++round_;
+      all_here_.notify_all();
+    } else {
+      all_here_.wait(lock, [&] { return round != round_; });
+    }
+  }
+
+ private:
+  const int size_;
+  int arrived_ = 0;
+  int round_ = 0;
+  std::mutex mutex_;
+  std::condition_variable all_here_;
+};
+
+inline std::shared_ptr<floe_context_t> make_floe_context() {
+  floe_context_config_t config = FLOE_CONTEXT_CONFIG_INIT;
+  config.workers = 1;
+  floe_context_t* context = nullptr;
+  if (floe_context_create(&config, &context) != FLOE_OK) throw std::runtime_error(floe_last_error());
+  return {context, [](floe_context_t* c) { (void)floe_context_destroy(c); }};
+}
+
+// Runs `body` for each rank of a context that has been connected on all; rethrows what the lowest rank threw.
+inline void on_ranks(int size, const std::function<void(std::shared_ptr<r4::Context>)>& body,
+                     r4::Millis timeout = std::chrono::seconds(30)) {
+  const auto store = std::make_shared<MemoryStore>();
+  Meeting connected(size);
+  std::vector<std::exception_ptr> thrown(size);
+  const auto guarded = [&](int rank, const auto& action) {
+    try {
+      action();
+    } catch (...) {
+      thrown[rank] = std::current_exception();
+    }
+  };
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < size; ++rank) {
+    threads.emplace_back([&, rank] {
+      std::shared_ptr<floe_context_t> floe;
+      std::shared_ptr<r4::Context> context;
+      guarded(rank, [&] {
+        floe = make_floe_context();
+        context = std::make_shared<Device>(floe.get())->createContext(rank, size);
+        context->timeout_ = timeout;
+        context->createAndConnectAllPairs(store);
+      });
+      connected();
+      if (!thrown[rank]) guarded(rank, [&] { body(std::move(context)); });
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  const auto first = std::find_if(thrown.begin(), thrown.end(), [](const auto& e) { return e != nullptr; });
+  if (first != thrown.end()) std::rethrow_exception(*first);
+}
+
+}  // namespace floe::gloo_transport

@@ -1,0 +1,108 @@
+"""An unmodified script with the gloo backend gets from floe what it gets from Gloo's transport."""
+
+import re
+import time
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+import torch
+
+from gloo_launch import Launcher, Rank, Start, environment, preloaded, succeed
+
+Results = list[dict[str, torch.Tensor]]  # by rank
+
+
+def run_collectives(start: Start, ranks: int, env: dict[str, str], folder: Path) -> Results:
+    succeed(start("collectives.py", ranks, env, folder))
+    return [torch.load(folder / f"{rank}.pt") for rank in range(ranks)]
+
+
+@pytest.fixture(scope="module")
+def gloo_results(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[int], Results]]:
+    """What Gloo's own transport leaves on each of so many ranks; run once for each number."""
+    folder = tmp_path_factory.mktemp("gloo")
+    launcher = Launcher(folder)
+    yield cache(lambda ranks: run_collectives(launcher.start, ranks, environment(), folder))
+    launcher.close()
+
+
+def same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
+    if a.dtype != b.dtype or a.shape != b.shape:
+        return False
+    return torch.equal(a.contiguous().view(torch.uint8), b.contiguous().view(torch.uint8))
+
+
+@pytest.mark.parametrize(("ranks", "shm"), [(2, "on"), (4, "on"), (2, "off")])
+def test_every_operation_gives_the_same_bits_as_gloo(
+    ranks: int,
+    shm: str,
+    start: Start,
+    lib_dir: Path,
+    tmp_path: Path,
+    gloo_results: Callable[[int], Results],
+) -> None:
+    env = preloaded(lib_dir, GLOO_DEVICE_TRANSPORT="FLOE", FLOE_SHM=shm)
+    floe_results = run_collectives(start, ranks, env, tmp_path)
+    for rank, (ours, theirs) in enumerate(zip(floe_results, gloo_results(ranks), strict=True)):
+        assert ours.keys() == theirs.keys()
+        different = [name for name in ours if not same_bits(ours[name], theirs[name])]
+        assert not different, f"rank {rank}"
+
+
+def reported(ranks: list[Rank]) -> list[tuple[str, int]]:
+    succeed(ranks)
+    found = [re.search(r"floe=(\w+) connections=(\d+)", rank.text()) for rank in ranks]
+    return [(m[1], int(m[2])) for m in found if m]
+
+
+@pytest.mark.quick
+def test_floe_carries_the_data(start: Start, lib_dir: Path) -> None:
+    assert (
+        reported(start("report.py", 2, preloaded(lib_dir, GLOO_DEVICE_TRANSPORT="FLOE")))
+        == [("True", 0)] * 2
+    )
+    for floe, connections in reported(start("report.py", 2, environment())):
+        assert floe == "False"
+        assert connections > 0
+
+
+def test_the_shim_makes_floe_the_default(start: Start, lib_dir: Path) -> None:
+    assert reported(start("report.py", 2, preloaded(lib_dir))) == [("True", 0)] * 2
+
+
+def test_another_transport_can_be_chosen_under_the_shim(start: Start, lib_dir: Path) -> None:
+    for floe, connections in reported(
+        start("report.py", 2, preloaded(lib_dir, GLOO_DEVICE_TRANSPORT="TCP"))
+    ):
+        assert floe == "False"
+        assert connections > 0
+
+
+def test_lazy_init_works(start: Start, lib_dir: Path) -> None:
+    assert (
+        reported(start("report.py", 2, preloaded(lib_dir, TORCH_GLOO_LAZY_INIT="1")))
+        == [("True", 0)] * 2
+    )
+
+
+def test_survivors_of_a_killed_rank_name_it(start: Start, lib_dir: Path) -> None:
+    ranks = start("all_reduce_forever.py", 4, preloaded(lib_dir))
+    while not all("started" in rank.text() for rank in ranks):
+        assert all(rank.process.poll() is None for rank in ranks), [rank.text() for rank in ranks]
+        time.sleep(0.1)
+    ranks[2].kill()
+    survivors = [ranks[i] for i in (0, 1, 3)]
+    succeed(survivors)
+    for rank in survivors:
+        assert re.search(r"RuntimeError: .*rank 2\b", rank.text()), rank.text()
+
+
+def test_a_timeout_says_so_and_ends_the_group(start: Start, lib_dir: Path) -> None:
+    ranks = start("timeout.py", 2, preloaded(lib_dir))
+    succeed(ranks)
+    waiting, late = (rank.text() for rank in ranks)
+    assert re.search(r"barrier: .*rank 1.*Timed out waiting 400ms for recv", waiting), waiting
+    assert re.search(r"recv: .*rank 1.*Timed out waiting 300ms for recv", waiting), waiting
+    assert re.search(r"barrier: floe: rank 1", late), late

@@ -1,0 +1,210 @@
+"""Hosts pretended on one machine, for tests between hosts. Needs root.
+
+A host is a network, mount, UTS and IPC namespace: its own eth0, hostname, /dev/shm and boot id, so
+that nothing in it looks local to another host. Process ids, files and CPUs are shared. A switch,
+one more network namespace with a bridge, connects them:
+
+    host 0: eth0 10.77.0.1/24 ──┐
+    host 1: eth0 10.77.0.2/24 ──┴── switch: br0
+
+Each namespace lives as long as the process that holds it, which dies with this one: nothing is
+named and nothing is left behind, whatever happens to the test.
+"""
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+
+NETWORK = "10.77.0"
+TOOLS = ("ip", "nsenter", "setpriv", "unshare")
+SETUP_SECONDS = 20
+
+# Run inside the new namespaces of a host: $1 hostname, $2 file with its boot id.
+HOST_SETUP = """
+set -e
+hostname "$1"
+mount --make-rprivate /
+mount -t tmpfs tmpfs /dev/shm
+mount --bind "$2" /proc/sys/kernel/random/boot_id
+ip link set lo up
+echo ready
+exec sleep infinity
+"""
+SWITCH_SETUP = """
+set -e
+ip link add br0 type bridge
+ip link set br0 up
+echo ready
+exec sleep infinity
+"""
+
+
+class ClusterError(RuntimeError):
+    """The namespaces could not be made."""
+
+
+@dataclass
+class Finished:
+    rank: int
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+def missing() -> str | None:
+    """Why no cluster can be made here; None if it can."""
+    if os.geteuid() != 0:
+        return "network namespaces need root"
+    if absent := [tool for tool in TOOLS if not shutil.which(tool)]:
+        return f"missing programs: {', '.join(absent)} (iproute2, util-linux)"
+    try:
+        with Cluster(2):
+            return None
+    except ClusterError as error:
+        return str(error)
+
+
+class Cluster:
+    def __init__(self, hosts: int) -> None:
+        self.hosts = hosts
+        self._holders: list[subprocess.Popen[str]] = []
+        self._files = tempfile.TemporaryDirectory(prefix="floe-hosts-")
+
+    def __enter__(self) -> "Cluster":
+        try:
+            switch = self._hold(SWITCH_SETUP, [], ["--net"])
+            for host in range(self.hosts):
+                boot_id = Path(self._files.name, f"boot_id.{host}")
+                boot_id.write_text(f"{uuid.uuid4()}\n")
+                namespaces = ["--net", "--mount", "--uts", "--ipc"]
+                holder = self._hold(HOST_SETUP, [f"floe-host{host}", str(boot_id)], namespaces)
+                self._connect(host, holder, switch)
+        except BaseException:
+            self._remove()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._remove()
+
+    def address(self, host: int) -> str:
+        return f"{NETWORK}.{host + 1}"
+
+    def start(
+        self, host: int, command: Sequence[str], environment: Mapping[str, str]
+    ) -> subprocess.Popen[str]:
+        """Starts a command on a host, in the caller's working directory."""
+        holder = self._holders[1 + host].pid
+        enter = ["nsenter", "-t", str(holder), "-n", "-m", "-u", "-i", f"--wdns={os.getcwd()}"]
+        return subprocess.Popen(
+            [*enter, *command],
+            env={**os.environ, **environment},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def launch(
+        self,
+        command: Sequence[str],
+        port: int,
+        seconds: float,
+        environment: Mapping[str, str] | None = None,
+    ) -> list[Finished]:
+        """Runs a command once on each host, as torchrun would with one rank per node."""
+        running = []
+        for rank in range(self.hosts):
+            placement = {
+                "RANK": str(rank),
+                "WORLD_SIZE": str(self.hosts),
+                "LOCAL_RANK": "0",
+                "LOCAL_WORLD_SIZE": "1",
+                "MASTER_ADDR": self.address(0),
+                "MASTER_PORT": str(port),
+            }
+            running.append(self.start(rank, command, {**placement, **(environment or {})}))
+        deadline = time.monotonic() + seconds
+        finished = []
+        for rank, process in enumerate(running):
+            try:
+                out, err = process.communicate(timeout=max(0.1, deadline - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                process.kill()
+                out, err = process.communicate()
+                err += f"\n[killed: rank {rank} had not finished after {seconds:g} s]"
+            finished.append(Finished(rank, process.returncode, out, err))
+        return finished
+
+    def _hold(self, setup: str, arguments: list[str], namespaces: list[str]) -> int:
+        """Starts the process that keeps new namespaces alive; its id, once they are set up."""
+        holder = subprocess.Popen(
+            # The kernel kills the holder when this process dies, by whatever cause.
+            [
+                *("setpriv", "--pdeathsig", "KILL", "unshare", *namespaces),
+                *("bash", "-c", setup, "-", *arguments),
+            ],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self._holders.append(holder)
+        assert holder.stdout is not None
+        assert holder.stderr is not None
+        if holder.stdout.readline() != "ready\n":
+            raise ClusterError(f"cannot make namespaces: {holder.stderr.read().strip()}")
+        return holder.pid
+
+    def _connect(self, host: int, holder: int, switch: int) -> None:
+        cable = f"p{host}"
+        self._ip(f"link add eth0 netns {holder} type veth peer name {cable} netns {switch}")
+        self._ip(f"link set {cable} master br0 up", inside=switch)
+        self._ip(f"addr add {self.address(host)}/24 dev eth0", inside=holder)
+        self._ip("link set eth0 up", inside=holder)
+
+    def _ip(self, arguments: str, inside: int | None = None) -> None:
+        enter = ["nsenter", "-t", str(inside), "-n"] if inside else []
+        done = subprocess.run(
+            [*enter, "ip", *arguments.split()],
+            capture_output=True,
+            text=True,
+            timeout=SETUP_SECONDS,
+        )
+        if done.returncode:
+            raise ClusterError(f"ip {arguments}: {done.stderr.strip()}")
+
+    def _remove(self) -> None:
+        """Kills what still runs on the hosts, then the holders: the namespaces go with them."""
+        for holder in self._holders:
+            with contextlib.suppress(OSError):
+                self._kill_others_in(os.readlink(f"/proc/{holder.pid}/ns/net"), holder.pid)
+            holder.kill()
+            holder.communicate()
+        self._holders.clear()
+        self._files.cleanup()
+
+    @staticmethod
+    def _kill_others_in(namespace: str, holder: int) -> None:
+        if namespace == os.readlink("/proc/self/ns/net"):
+            return  # the holder had not left our own namespace yet
+        for entry in Path("/proc").iterdir():
+            if not entry.name.isdigit() or int(entry.name) == holder:
+                continue
+            with contextlib.suppress(OSError):  # it ended meanwhile
+                if os.readlink(entry / "ns/net") == namespace:
+                    os.kill(int(entry.name), signal.SIGKILL)

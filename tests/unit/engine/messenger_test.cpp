@@ -1,0 +1,208 @@
+// Two messengers joined by a transport of this test: what packets they exchange, and what they refuse.
+#include "engine/messenger.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <deque>
+#include <numeric>
+
+namespace floe {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr size_t kMaxPayload = 1000;
+
+// Keeps what is sent until it is handed over; takes at most `room` packets.
+struct Wire final : Transport {
+  std::deque<std::pair<PacketHeader, std::vector<std::byte>>> packets;
+  size_t room = 1000;
+
+  std::string_view name() const override { return "wire"; }
+  size_t max_payload() const override { return kMaxPayload; }
+  bool try_send(PeerId, const PacketHeader& header, std::span<const std::byte> payload) override {
+    if (packets.size() >= room) return false;
+    packets.emplace_back(header, std::vector<std::byte>(payload.begin(), payload.end()));
+    return true;
+  }
+  int progress(PacketSink&) override { return 0; }
+};
+
+struct Done final : TransferOwner {
+  int count = 0;
+  void on_transfer(Transfer&) override { ++count; }
+};
+
+class MessengerTest : public testing::Test {
+ protected:
+  // Moves packets both ways until nothing moves.
+  void settle() {
+    bool moved = true;
+    while (moved) {
+      moved = a.pump() + b.pump() != 0;
+      moved |= hand_over(from_a, b) | hand_over(from_b, a);
+    }
+  }
+  static bool hand_over(Wire& wire, Messenger& to) {
+    const bool any = !wire.packets.empty();
+    while (!wire.packets.empty()) {
+      const auto [header, payload] = std::move(wire.packets.front());
+      wire.packets.pop_front();
+      to.on_packet(header, payload);
+    }
+    return any;
+  }
+  Transfer send_to(uint32_t peer, std::vector<std::byte>& data, uint64_t tag) {
+    Transfer t;
+    t.data = data.data();
+    t.bytes = data.size();
+    t.peer = peer;
+    t.tag = tag;
+    t.owner = &sent;
+    return t;
+  }
+  Transfer receive_from(uint32_t peer, std::vector<std::byte>& data, uint64_t tag) {
+    Transfer t = send_to(peer, data, tag);
+    t.owner = &received;
+    return t;
+  }
+  static std::vector<std::byte> pattern(size_t bytes) {
+    std::vector<std::byte> data(bytes);
+    for (size_t i = 0; i < bytes; ++i) data[i] = static_cast<std::byte>(i * 31 + i / 256);
+    return data;
+  }
+
+  Wire from_a, from_b;
+  Messenger a{1, 0, {{}, {&from_a, 0}}};
+  Messenger b{1, 1, {{&from_b, 0}, {}}};
+  Done sent, received;
+};
+
+TEST_F(MessengerTest, CarriesAllSizesWhicheverSideIsFirst) {
+  for (const size_t bytes : {size_t{0}, size_t{1}, kMaxPayload, kMaxPayload + 1, size_t{12345}})
+    for (const bool receive_first : {false, true}) {
+      auto data = pattern(bytes);
+      std::vector<std::byte> buffer(bytes);
+      Transfer send = send_to(1, data, 5), receive = receive_from(0, buffer, 5);
+      if (receive_first) b.receive(receive);
+      a.send(send);
+      settle();
+      if (!receive_first) b.receive(receive);
+      settle();
+      EXPECT_EQ(buffer, data) << bytes;
+      EXPECT_TRUE(a.problem().ok() && b.problem().ok());
+    }
+  EXPECT_EQ(sent.count, 10);
+  EXPECT_EQ(received.count, 10);
+}
+
+TEST_F(MessengerTest, WorksWithRoomForOnePacket) {
+  from_a.room = from_b.room = 1;
+  auto data = pattern(20000);
+  std::vector<std::byte> buffer(data.size());
+  Transfer send = send_to(1, data, 5), receive = receive_from(0, buffer, 5);
+  b.receive(receive);
+  a.send(send);
+  settle();
+  EXPECT_EQ(buffer, data);
+}
+
+// A receiver that takes nothing holds at most the eager window; the rest waits at the sender.
+TEST_F(MessengerTest, BoundsWhatAReceiverMustKeep) {
+  constexpr int kMessages = 5000;
+  auto data = pattern(kMaxPayload);
+  std::vector<Transfer> sends(kMessages, send_to(1, data, 9));
+  for (Transfer& send : sends) a.send(send);
+  settle();
+  EXPECT_LE(static_cast<size_t>(sent.count) * kMaxPayload, size_t{1} << 20);
+  std::vector<std::byte> buffer(kMaxPayload);
+  for (int i = 0; i < kMessages; ++i) {
+    Transfer receive = receive_from(0, buffer, 9);
+    b.receive(receive);
+    settle();
+  }
+  EXPECT_EQ(sent.count, kMessages);
+  EXPECT_EQ(received.count, kMessages);
+}
+
+TEST_F(MessengerTest, AMessageLongerThanItsReceiveIsAProblemNamingBoth) {
+  for (const size_t bytes : {size_t{10}, size_t{5000}}) {
+    Messenger receiver{1, 1, {{&from_b, 0}, {}}};
+    auto data = pattern(bytes);
+    std::vector<std::byte> buffer(9);
+    Transfer send = send_to(1, data, 5), receive = receive_from(0, buffer, 5);
+    receiver.receive(receive);
+    a.send(send);
+    hand_over(from_a, receiver);
+    EXPECT_EQ(receiver.problem().code(), FLOE_ERR_TRUNCATED);
+    EXPECT_THAT(receiver.problem().message(), HasSubstr("rank 0 sent " + std::to_string(bytes)));
+    a.clear();
+  }
+}
+
+TEST_F(MessengerTest, CollectivesThatDifferAreAMismatch) {
+  auto data = pattern(8);
+  Transfer send = send_to(1, data, 5), receive = receive_from(0, data, 5);
+  send.descriptor = {2, FLOE_SUM, FLOE_FLOAT32, 1, 0, 2};
+  receive.descriptor = {2, FLOE_MAX, FLOE_FLOAT32, 1, 0, 2};
+  a.send(send);
+  settle();
+  b.receive(receive);
+  EXPECT_EQ(b.problem().code(), FLOE_ERR_MISMATCH);
+  EXPECT_THAT(b.problem().message(), HasSubstr("sum"));
+  EXPECT_THAT(b.problem().message(), HasSubstr("max"));
+}
+
+// No byte of a packet is believed: each of these would write out of bounds or use a stranger's transfer.
+TEST_F(MessengerTest, RefusesPacketsThatNoFloeSends) {
+  const auto problem_of = [&](PacketHeader header, size_t payload) {
+    Messenger m{1, 1, {{&from_b, 0}, {}}};
+    std::vector<std::byte> buffer(5000);
+    Transfer receive = receive_from(0, buffer, 5);
+    m.receive(receive);
+    PacketHeader announce;
+    announce.kind = PacketKind::kAnnounce;
+    announce.tag = 5;
+    announce.bytes = 5000;
+    announce.id = 77;
+    m.on_packet(announce, {});
+    const uint64_t id = receive.id;
+    if (header.id == 1) header.id = id;
+    const std::vector<std::byte> bytes(payload);
+    m.on_packet(header, bytes);
+    return m.problem().code();
+  };
+  PacketHeader data;
+  data.kind = PacketKind::kData;
+  data.id = 1;
+  EXPECT_EQ(problem_of(data, 100), FLOE_OK);
+  EXPECT_EQ(problem_of(data, 0), FLOE_ERR_INTERNAL) << "empty";
+  EXPECT_EQ(problem_of(data, 5001), FLOE_ERR_INTERNAL) << "too long";
+  data.offset = 4000;
+  EXPECT_EQ(problem_of(data, 100), FLOE_ERR_INTERNAL) << "a gap";
+  data.offset = ~uint64_t{0} - 50;
+  EXPECT_EQ(problem_of(data, 100), FLOE_ERR_INTERNAL) << "an offset that wraps";
+  data.offset = 0;
+  data.id = 1234;
+  EXPECT_EQ(problem_of(data, 100), FLOE_ERR_INTERNAL) << "an id that was never given";
+
+  PacketHeader eager;
+  eager.kind = PacketKind::kEager;
+  eager.bytes = 10;
+  EXPECT_EQ(problem_of(eager, 9), FLOE_ERR_INTERNAL) << "a payload of another size";
+  PacketHeader ready;
+  ready.kind = PacketKind::kReady;
+  ready.id = 3;
+  EXPECT_EQ(problem_of(ready, 0), FLOE_ERR_INTERNAL) << "nothing was announced";
+  PacketHeader consumed;
+  consumed.kind = PacketKind::kConsumed;
+  consumed.bytes = 1;
+  EXPECT_EQ(problem_of(consumed, 0), FLOE_ERR_INTERNAL) << "more than was sent";
+  PacketHeader unknown;
+  unknown.kind = static_cast<PacketKind>(99);
+  EXPECT_EQ(problem_of(unknown, 0), FLOE_ERR_INTERNAL);
+}
+
+}  // namespace
+}  // namespace floe

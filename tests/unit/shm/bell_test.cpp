@@ -1,0 +1,74 @@
+#include "shm/bell.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/mman.h>
+
+#include <thread>
+
+namespace floe {
+namespace {
+
+Bell remote(const Bell& bell) {
+  auto attached = Bell::attach(UniqueFd(::fcntl(bell.page_fd(), F_DUPFD_CLOEXEC, 0)),
+                               UniqueFd(::fcntl(bell.event_fd(), F_DUPFD_CLOEXEC, 0)));
+  EXPECT_TRUE(attached.ok());
+  return std::move(*attached);
+}
+
+bool readable(const Bell& bell, int timeout_ms) {
+  pollfd fd{bell.event_fd(), POLLIN, 0};
+  return ::poll(&fd, 1, timeout_ms) == 1;
+}
+
+TEST(Bell, RingsOnlyASleeper) {
+  auto own = Bell::create();
+  ASSERT_TRUE(own.ok());
+  const Bell peer = remote(*own);
+  peer.ring_if_sleeping();
+  EXPECT_FALSE(readable(*own, 0));
+  own->begin_sleep();
+  peer.ring_if_sleeping();
+  EXPECT_TRUE(readable(*own, 0));
+  own->end_sleep();
+  own->clear();
+  EXPECT_FALSE(readable(*own, 0));
+}
+
+// Ping-pong through two flags where both sides sleep at once after each: one lost wake-up hangs it.
+TEST(Bell, LosesNoWakeUp) {
+  auto first = Bell::create(), second = Bell::create();
+  ASSERT_TRUE(first.ok() && second.ok());
+  std::atomic<int> turn{0};
+  constexpr int kRounds = 20000;
+  std::atomic<bool> lost{false};
+  const auto play = [&](Bell& own, const Bell& peer, int parity) {
+    for (int round = parity; round < kRounds && !lost; round += 2) {
+      while (turn.load(std::memory_order_acquire) != round) {
+        own.begin_sleep();
+        if (turn.load(std::memory_order_acquire) != round && !readable(own, 20000)) lost = true;
+        own.clear();
+        own.end_sleep();
+        if (lost) return;
+      }
+      turn.store(round + 1, std::memory_order_release);
+      std::atomic_thread_fence(std::memory_order_seq_cst);
+      peer.ring_if_sleeping();
+    }
+  };
+  const Bell to_first = remote(*first), to_second = remote(*second);
+  std::thread other([&] { play(*second, to_first, 1); });
+  play(*first, to_second, 0);
+  other.join();
+  EXPECT_FALSE(lost);
+}
+
+TEST(Bell, RefusesAPageThatCouldShrink) {
+  UniqueFd page(::memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  ASSERT_EQ(::ftruncate(page.get(), 4096), 0);
+  EXPECT_FALSE(Bell::attach(std::move(page), UniqueFd()).ok());
+}
+
+}  // namespace
+}  // namespace floe

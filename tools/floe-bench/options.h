@@ -1,0 +1,37 @@
+// floe-bench's command line.
+#pragma once
+
+#include <floe/floe.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "operations.h"
+
+namespace floe::bench {
+
+struct Options {
+  std::vector<const Operation*> ops;
+  std::vector<floe_type_t> types;
+  std::vector<uint64_t> sizes;  // bytes
+  uint32_t ranks = 2;
+  bool launch = true;  // start the ranks here; false: this process is one, of some launcher
+  bool in_place = false;
+  bool json = false;
+  bool kernel = false;
+  bool gloo = false;
+  uint64_t iterations = 0;  // of a block; 0: as many as `seconds` allow
+  double seconds = 0.5;     // of one line's measurement, for each library
+  std::string python;
+};
+
+// Empty if the program is to end now with `exit_code`: help was asked for, or an argument is wrong.
+struct Parsed {
+  std::optional<Options> options;
+  int exit_code = 0;
+};
+Parsed parse(int argc, char** argv);
+
+}  // namespace floe::bench

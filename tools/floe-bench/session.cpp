@@ -1,0 +1,87 @@
+#include "session.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "topo/topology.h"
+
+namespace floe::bench {
+namespace {
+
+constexpr uint64_t kTimeoutMs = 200'000;  // longer than the peer may take: see GlooContender
+
+Status check(floe_status_t status) {
+  if (status == FLOE_OK) return {};
+  return {status, floe_last_error()};
+}
+
+}  // namespace
+
+Session::~Session() {
+  if (comm_) floe_comm_destroy(comm_);
+  if (context_) floe_context_destroy(context_);
+}
+
+Status Session::join() {
+  FLOE_TRY(check(floe_context_create(nullptr, &context_)));
+  floe_comm_config_t config = FLOE_COMM_CONFIG_INIT;
+  config.name = "bench";
+  config.timeout_ms = kTimeoutMs;
+  FLOE_TRY(check(floe_comm_create_from_env(context_, &config, &comm_)));
+  floe_comm_info_t info = FLOE_COMM_INFO_INIT;
+  FLOE_TRY(check(floe_comm_info(comm_, &info)));
+  rank_ = info.rank;
+  ranks_ = info.size;
+  return find_cpus();
+}
+
+// Pinned ranks are probed where they are; otherwise any two CPUs are.
+Status Session::find_cpus() {
+  const auto allowed = allowed_cpus();
+  const int64_t mine = allowed.size() == 1 ? int64_t{allowed[0]} : -1;
+  cpus_.resize(ranks_);
+  FLOE_TRY(check(floe_all_gather(comm_, &mine, cpus_.data(), 1, FLOE_INT64, nullptr)));
+  floe_comm_info_t info = FLOE_COMM_INFO_INIT;
+  FLOE_TRY(check(floe_comm_info(comm_, &info)));
+  const bool one_host = info.local_size == ranks_;
+  if (one_host && ranks_ > 1 && cpus_[0] >= 0 && cpus_[1] >= 0)
+    probed_ = {static_cast<unsigned>(cpus_[0]), static_cast<unsigned>(cpus_[1])};
+  else if (allowed.size() > 1)
+    probed_ = {allowed[0], allowed[1]};
+  return {};
+}
+
+std::string Session::who() const { return comm_ ? std::to_string(rank_) : "?"; }
+
+std::string Session::describe_cpus() const {
+  if (std::find(cpus_.begin(), cpus_.end(), -1) != cpus_.end()) return "not pinned";
+  return fmt::format("on CPU{} {}", ranks_ == 1 ? "" : "s", fmt::join(cpus_, ", "));
+}
+
+Status Session::barrier() { return check(floe_barrier(comm_, nullptr)); }
+
+Status Session::longest(std::vector<double>& values) {
+  return check(
+      floe_all_reduce(comm_, FLOE_IN_PLACE, values.data(), values.size(), FLOE_FLOAT64, FLOE_MAX, nullptr));
+}
+
+Result<uint64_t> Session::sum(uint64_t value) {
+  FLOE_TRY(check(floe_all_reduce(comm_, FLOE_IN_PLACE, &value, 1, FLOE_UINT64, FLOE_SUM, nullptr)));
+  return value;
+}
+
+Result<uint64_t> Session::from_rank_0(uint64_t value) {
+  FLOE_TRY(check(floe_broadcast(comm_, &value, 1, FLOE_UINT64, 0, nullptr)));
+  return value;
+}
+
+Result<Placement> Session::probe() {
+  Placement placement;
+  FLOE_TRY(barrier());
+  if (rank_ == 0 && probed_.first != probed_.second) placement = probe_placement(ticks_, probed_);
+  FLOE_TRY(barrier());
+  return placement;
+}
+
+}  // namespace floe::bench

@@ -1,0 +1,53 @@
+// This rank's place in the run: its communicator, and what the ranks tell each other between blocks.
+#pragma once
+
+#include <floe/floe.h>
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/status.h"
+#include "placement.h"
+#include "ticks.h"
+
+namespace floe::bench {
+
+class Session {
+ public:
+  Session() = default;
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+  ~Session();
+
+  // Creates the communicator that the environment describes.
+  Status join();
+
+  floe_comm_t* comm() const { return comm_; }
+  uint32_t rank() const { return rank_; }
+  uint32_t ranks() const { return ranks_; }
+  const Ticks& ticks() const { return ticks_; }
+  std::string who() const;            // the rank, "?" before join()
+  std::string describe_cpus() const;  // "CPUs 0, 1"
+
+  Status barrier();
+  Status longest(std::vector<double>& values);  // by element, over all ranks; on all ranks
+  Result<uint64_t> sum(uint64_t value);
+  Result<uint64_t> from_rank_0(uint64_t value);
+  // Rank 0 probes the placement while the others sleep in a barrier; only rank 0 gets it.
+  Result<Placement> probe();
+
+ private:
+  Status find_cpus();
+
+  floe_context_t* context_ = nullptr;
+  floe_comm_t* comm_ = nullptr;
+  uint32_t rank_ = 0;
+  uint32_t ranks_ = 0;
+  std::vector<int64_t> cpus_;                   // by rank; -1: not pinned to one
+  std::pair<unsigned, unsigned> probed_{0, 0};  // on rank 0; equal if there is nothing to probe
+  Ticks ticks_;
+};
+
+}  // namespace floe::bench

@@ -1,0 +1,14 @@
+// What the bench asks of the system.
+#pragma once
+
+#include <cstdint>
+
+namespace floe::bench {
+
+// Binds the calling thread to one CPU, also one outside its present mask; false: the system refused.
+bool pin_to(unsigned cpu);
+
+// A port that nothing listens on at this moment; 0: there is none.
+uint16_t free_port();
+
+}  // namespace floe::bench

@@ -45,6 +45,7 @@ Status conclude(const Communicator& comm, Communicator::Started started, floe_re
     *req = new floe_request{comm.engine(), std::move(*started)};
     return {};
   }
+  if (!*started) return {};  // complete already
   comm.engine()->wait(**started, Deadline::never());
   return (*started)->status();
 }
@@ -64,7 +65,7 @@ floe_status_t floe_all_reduce(floe_comm_t* comm, const void* send, void* recv, u
     FLOE_TRY(check_buffer(recv, count, "recv"));
     const uint64_t bytes = count * type_size(type);
     if (send != recv) FLOE_TRY(check_overlap(send, bytes, recv, bytes));
-    return conclude(*comm->comm, comm->comm->all_reduce(send, recv, count, type, op), req);
+    return conclude(*comm->comm, comm->comm->all_reduce(send, recv, count, type, op, !req), req);
   });
 }
 
@@ -136,7 +137,7 @@ floe_status_t floe_reduce_scatter(floe_comm_t* comm, const void* send, void* rec
 floe_status_t floe_barrier(floe_comm_t* comm, floe_request_t** req) {
   return entry([&]() -> Status {
     FLOE_TRY(check_handle(comm, "comm"));
-    return conclude(*comm->comm, comm->comm->barrier(), req);
+    return conclude(*comm->comm, comm->comm->barrier(!req), req);
   });
 }
 

@@ -36,7 +36,7 @@ Result<std::unique_ptr<Communicator>> Communicator::create(std::shared_ptr<Engin
   }
   if (config.size == 1) return comm;
   const auto synchronise = [&]() -> Status {
-    auto operation = comm->barrier();
+    auto operation = comm->barrier(false);
     if (!operation.ok()) return operation.status();
     if (!engine->wait(**operation, wire_up.deadline().earlier((*operation)->deadline()))) comm->abort();
     engine->wait(**operation, Deadline::in(Millis(0)));
@@ -91,7 +91,7 @@ void Communicator::set_timeout(uint64_t ms) {
 void Communicator::abort() {
   const std::lock_guard guard(engine_->lock());
   group_.fail(error(FLOE_ERR_ABORTED, "{} called floe_comm_abort", group_.members()[rank()].who), rank());
-  engine_->bell().ring();  // whoever sleeps in a wait of this context
+  engine_->wake_sleepers();
 }
 
 Communicator::Started Communicator::start(std::shared_ptr<Collective> collective) {
@@ -108,23 +108,29 @@ Communicator::Started Communicator::scheduled(const Descriptor& descriptor, Sche
   return start(std::move(operation));
 }
 
-Communicator::Started Communicator::all_reduce(const void* send, void* recv, uint64_t count, floe_type_t type,
-                                               floe_op_t op) {
-  const Descriptor descriptor = collective(Kind::kAllReduce, count, type, op);
-  if (!direct())
-    return scheduled(descriptor, floe::all_reduce(size(), rank(), {count, type_size(type)}), send, recv);
+Communicator::Started Communicator::direct_all_reduce(const Descriptor& descriptor, const DirectArgs& args,
+                                                      bool wait) {
   // Direct operations take their turn when they are made: under the lock, in the order they start.
   const std::lock_guard guard(engine_->lock());
-  auto made = group_.direct()->all_reduce({send, recv, count, type, op, hash(descriptor)});
-  return start(std::make_shared<DirectCollective>(descriptor, std::move(made)));
+  const DirectAllReduce op = group_.direct()->all_reduce(args);
+  if (!wait || !op.is_short()) return start(std::make_shared<DirectCollective>(descriptor, op));
+  std::shared_ptr<Collective> late;
+  FLOE_TRY(group_.run(descriptor, op, &late));
+  if (late) engine_->started(group_);
+  return std::shared_ptr<Operation>(std::move(late));
 }
 
-Communicator::Started Communicator::barrier() {
+Communicator::Started Communicator::all_reduce(const void* send, void* recv, uint64_t count, floe_type_t type,
+                                               floe_op_t op, bool wait) {
+  const Descriptor descriptor = collective(Kind::kAllReduce, count, type, op);
+  if (direct()) return direct_all_reduce(descriptor, {send, recv, count, type, op, hash(descriptor)}, wait);
+  return scheduled(descriptor, floe::all_reduce(size(), rank(), {count, type_size(type)}), send, recv);
+}
+
+Communicator::Started Communicator::barrier(bool wait) {
   const Descriptor descriptor = collective(Kind::kBarrier, 0);
-  if (!direct()) return scheduled(descriptor, floe::barrier(size(), rank()), nullptr, nullptr);
-  const std::lock_guard guard(engine_->lock());
-  auto made = group_.direct()->all_reduce({nullptr, nullptr, 0, 0, 0, hash(descriptor)});
-  return start(std::make_shared<DirectCollective>(descriptor, std::move(made)));
+  if (direct()) return direct_all_reduce(descriptor, {nullptr, nullptr, 0, 0, 0, hash(descriptor)}, wait);
+  return scheduled(descriptor, floe::barrier(size(), rank()), nullptr, nullptr);
 }
 
 Communicator::Started Communicator::reduce(const void* send, void* recv, uint64_t count, floe_type_t type,

@@ -35,16 +35,17 @@ class Communicator {
   void abort();
 
   // Each starts the operation; an error is the communicator's fault. In-place forms have send == recv but
-  // where noted.
+  // where noted. Null if it is complete already, which happens only where `wait` says that the caller would
+  // wait for it at once.
   using Started = Result<std::shared_ptr<Operation>>;
-  Started all_reduce(const void* send, void* recv, uint64_t count, floe_type_t type, floe_op_t op);
+  Started all_reduce(const void* send, void* recv, uint64_t count, floe_type_t type, floe_op_t op, bool wait);
   Started reduce(const void* send, void* recv, uint64_t count, floe_type_t type, floe_op_t op, uint32_t root);
   Started broadcast(void* buffer, uint64_t count, floe_type_t type, uint32_t root);
   // In place: send is this rank's block of recv.
   Started all_gather(const void* send, void* recv, uint64_t count, floe_type_t type);
   // In place: recv is this rank's block of send.
   Started reduce_scatter(const void* send, void* recv, uint64_t count, floe_type_t type, floe_op_t op);
-  Started barrier();
+  Started barrier(bool wait);
   Started send(const void* buffer, uint64_t bytes, uint32_t dest, uint64_t tag);
   // From the rank in `sources`, or any of them.
   Started receive(void* buffer, uint64_t bytes, std::vector<uint32_t> sources, uint64_t tag);
@@ -54,6 +55,7 @@ class Communicator {
       : engine_(std::move(engine)), group_(std::move(group)) {}
 
   Started start(std::shared_ptr<Collective> collective);
+  Started direct_all_reduce(const Descriptor& descriptor, const DirectArgs& args, bool wait);
   Started scheduled(const Descriptor& descriptor, Schedule schedule, const void* send, void* recv);
 
   std::shared_ptr<Engine> engine_;

@@ -22,15 +22,15 @@ class Collective : public Operation {
 
 class DirectCollective final : public Collective {
  public:
-  DirectCollective(const Descriptor& descriptor, std::unique_ptr<DirectOp> op)
-      : Collective(descriptor), op_(std::move(op)) {}
+  DirectCollective(const Descriptor& descriptor, const DirectAllReduce& op)
+      : Collective(descriptor), op_(op) {}
 
-  Poll step(Messenger&) override { return op_->poll(); }
-  bool waits_for(uint32_t rank) const override { return op_->waits_for(rank); }
-  uint32_t mismatch_with() const override { return op_->mismatch_with(); }
+  Poll step(Messenger&) override { return op_.poll(); }
+  bool waits_for(uint32_t rank) const override { return op_.waits_for(rank); }
+  uint32_t mismatch_with() const override { return op_.mismatch_with(); }
 
  private:
-  std::unique_ptr<DirectOp> op_;
+  DirectAllReduce op_;
 };
 
 // Runs a schedule: a step starts once all that it needs have ended.

@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "base/log.h"
+#include "base/pause.h"
 #include "boot/random.h"
 #include "topo/topology.h"
 
@@ -23,14 +24,6 @@ void count_forks() {
   static const int registered =
       ::pthread_atfork(nullptr, nullptr, [] { fork_generation.fetch_add(1, std::memory_order_relaxed); });
   (void)registered;
-}
-
-void pause_cpu() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  asm volatile("isb" ::: "memory");
-#endif
 }
 
 }  // namespace
@@ -94,7 +87,7 @@ Engine::~Engine() {
 void Engine::stop() {
   stopping_.store(true, std::memory_order_seq_cst);
   notify_worker();
-  bell_.ring();
+  wake_sleepers();
   if (worker_.joinable()) worker_.join();
 }
 
@@ -159,11 +152,18 @@ bool Engine::pass(int* moved) {
   *moved = progress();
   lock_.unlock();
   // Another thread may sleep for what this pass has completed.
-  if (*moved != 0 && waiters_.load(std::memory_order_relaxed) + (worker_.joinable() ? 1 : 0) > 1) {
-    std::atomic_thread_fence(std::memory_order_seq_cst);  // pairs with Bell::begin_sleep
-    bell_.ring_if_sleeping();
-  }
+  if (*moved != 0 && waiters_.load(std::memory_order_relaxed) + (worker_.joinable() ? 1 : 0) > 1)
+    wake_sleepers();
   return true;
+}
+
+void Engine::wake_sleepers() {
+  std::atomic_thread_fence(std::memory_order_seq_cst);  // pairs with Bell::begin_sleep and sleep()
+  bell_.ring_if_sleeping();
+  if (followers_.load(std::memory_order_relaxed) == 0) return;
+  const std::lock_guard guard(sleep_mutex_);
+  ++news_;
+  news_changed_.notify_all();
 }
 
 std::vector<int> Engine::wait_fds() {
@@ -177,11 +177,32 @@ std::vector<int> Engine::wait_fds() {
 
 template <class Done>
 void Engine::sleep(Millis longest, Done&& done) {
+  const Millis limit = std::min(longest, kLongestSleep);
+  {
+    std::unique_lock guard(sleep_mutex_);
+    if (polling_) {
+      const uint64_t seen = news_;
+      // seq_cst: pairs with the fence in wake_sleepers(); either that sees a follower or done() is seen here.
+      followers_.fetch_add(1, std::memory_order_seq_cst);
+      if (!done()) news_changed_.wait_for(guard, limit, [&] { return news_ != seen || !polling_; });
+      followers_.fetch_sub(1, std::memory_order_relaxed);
+      return;
+    }
+    polling_ = true;
+  }
+  sleep_on_descriptors(limit, done);
+  // A follower polls now, if this thread doesn't come back first, or has been served by this one's pass.
+  const std::lock_guard guard(sleep_mutex_);
+  polling_ = false;
+  news_changed_.notify_all();
+}
+
+template <class Done>
+void Engine::sleep_on_descriptors(Millis limit, Done&& done) {
   // See bell.h: the last look for work comes after the flag is up.
   bell_.begin_sleep();
   std::vector<pollfd> fds;
   bool may_sleep = false;
-  Millis limit = std::min(longest, kLongestSleep);
   lock_.lock();
   if (progress() == 0 && !done()) {
     for (const int fd : wait_fds()) fds.push_back({fd, POLLIN, 0});
@@ -190,7 +211,6 @@ void Engine::sleep(Millis longest, Done&& done) {
   }
   lock_.unlock();
   if (may_sleep) ::poll(fds.data(), fds.size(), static_cast<int>(limit.count()));
-  // Whoever empties the bell makes a pass afterwards, so no wake-up is lost for another sleeper.
   bell_.clear();
   bell_.end_sleep();
   lock_.lock();

@@ -66,6 +66,9 @@ class Engine final : private PacketSink {
   // After Group::start, still under the lock: the group has something under way.
   void started(Group& group);
 
+  // Something that a thread of this context may sleep for has happened.
+  void wake_sleepers();
+
   // Progresses the context until the operation is complete; false when `until` has passed before.
   bool wait(const Operation& operation, Deadline until);
   // One pass. Returns whether it is complete.
@@ -83,6 +86,8 @@ class Engine final : private PacketSink {
   bool pass(int* moved);  // takes the lock unless another thread has it
   template <class Done>
   void sleep(Millis longest, Done&& done);
+  template <class Done>
+  void sleep_on_descriptors(Millis limit, Done&& done);
   std::vector<int> wait_fds();  // lock held
   void run_worker();
   void notify_worker();
@@ -103,6 +108,14 @@ class Engine final : private PacketSink {
   Clock::time_point last_check_{};
   uint32_t passes_ = 0;
   uint32_t spins_ = 0;  // passes without a result before yielding
+
+  // One thread sleeps on the descriptors for all, the others on the condition variable: an eventfd that
+  // several sleep on and empty is lost to some.
+  std::mutex sleep_mutex_;
+  std::condition_variable news_changed_;
+  bool polling_ = false;                // under sleep_mutex_: a thread sleeps on the descriptors
+  uint64_t news_ = 0;                   // under sleep_mutex_
+  std::atomic<uint32_t> followers_{0};  // threads on the condition variable
 
   std::atomic<bool> any_busy_{false};  // !busy_.empty(), for the worker
   std::atomic<uint32_t> waiters_{0};   // threads in wait()

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "base/log.h"
+#include "base/pause.h"
 
 namespace floe {
 namespace {
@@ -23,17 +24,57 @@ Group::Group(GroupConfig config)
 // ---- Operations -----------------------------------------------------------------------------------------
 
 Status Group::start(std::shared_ptr<Collective> collective) {
-  FLOE_TRY(refusal(*collective));
-  collective->started(++collective_sequence_, config_.name, config_.timeout_ms);
-  recent_[collective_sequence_ % recent_.size()] = {collective_sequence_, collective->descriptor()};
-  collectives_.push_back(std::move(collective));
-  compare_notes(collective_sequence_);
-  if (fault_.ok() && collectives_.size() == 1) step_collectives();
+  FLOE_TRY(refusal(collective->descriptor()));
+  remember(collective->descriptor());
+  enqueue(std::move(collective));
   return {};
 }
 
+void Group::remember(const Descriptor& descriptor) {
+  ++collective_sequence_;
+  recent_[collective_sequence_ % recent_.size()] = {collective_sequence_, descriptor};
+}
+
+void Group::enqueue(std::shared_ptr<Collective> collective) {
+  collective->started(collective_sequence_, config_.name, config_.timeout_ms);
+  collectives_.push_back(std::move(collective));
+  compare_notes(collective_sequence_);
+  if (fault_.ok() && collectives_.size() == 1) step_collectives();
+}
+
+Status Group::run(const Descriptor& descriptor, DirectAllReduce op, std::shared_ptr<Collective>* late) {
+  if (!may_run_at_once()) {
+    *late = std::make_shared<DirectCollective>(descriptor, op);
+    return start(*late);
+  }
+  remember(descriptor);
+  // Long enough for a peer that is some cache misses behind, short enough to hold the engine's lock for.
+  // Where ranks share a CPU the peer may need this very one.
+  constexpr int kPolls = 400;
+  // Looking for sleepers has a fence in it, which waits until what was published has left this core. A peer
+  // that published before it slept is found without: the look comes last then.
+  constexpr int kPollsBeforeWaking = 16;
+  const int polls = config_.oversubscribed ? 1 : kPolls;
+  for (int turn = 0; turn < polls; ++turn) {
+    const Poll poll = op.poll();
+    if (poll == Poll::kMismatch) break;
+    if (poll != Poll::kPending) published_ = true;
+    if (poll == Poll::kDone || turn == kPollsBeforeWaking) wake_peers();
+    if (poll == Poll::kDone) return {};
+    if (poll == Poll::kPending) pause_cpu();
+  }
+  *late = std::make_shared<DirectCollective>(descriptor, op);
+  enqueue(*late);
+  return {};
+}
+
+bool Group::may_run_at_once() {
+  check_alarm();
+  return collectives_.empty() && fault_.ok() && !peer_fault_ && !disagrees_;
+}
+
 Status Group::start(std::shared_ptr<MessageOperation> message) {
-  FLOE_TRY(refusal(*message));
+  FLOE_TRY(refusal(message->descriptor()));
   message->started(++message_sequence_, config_.name, config_.timeout_ms);
   Transfer& transfer = message->transfer();
   const bool is_send = static_cast<Kind>(message->descriptor().kind) == Kind::kSend;
@@ -101,11 +142,11 @@ int Group::progress() {
   return moved;
 }
 
-Status Group::refusal(const Operation& operation) {
+Status Group::refusal(const Descriptor& descriptor) {
   check_alarm();
   if (peer_fault_ && fault_.ok() && !busy()) fail(peer_fault_->why, peer_fault_->culprit);
-  if (!fault_.ok()) return fault_.in(describe(operation.descriptor()));
-  if (peer_fault_) return peer_fault_->why.in(describe(operation.descriptor()));
+  if (!fault_.ok()) return fault_.in(describe(descriptor));
+  if (peer_fault_) return peer_fault_->why.in(describe(descriptor));
   return {};
 }
 

@@ -63,6 +63,9 @@ class Group final : public PacketSink {
 
   // Puts the operation behind its predecessors and does what can be done at once. The fault if there is one.
   Status start(std::shared_ptr<Collective> collective);
+  // For a caller that would wait: runs a direct collective right here while its peers are about to arrive,
+  // which costs no allocation and no look at the clock. *late is the operation, started, if they were not.
+  Status run(const Descriptor& descriptor, DirectAllReduce op, std::shared_ptr<Collective>* late);
   Status start(std::shared_ptr<MessageOperation> message);
 
   bool busy() const { return !collectives_.empty() || !messages_.empty(); }
@@ -103,7 +106,10 @@ class Group final : public PacketSink {
   int reap_messages();
   void check_alarm();
   // Why no operation may start any more, or OK.
-  Status refusal(const Operation& operation);
+  Status refusal(const Descriptor& descriptor);
+  bool may_run_at_once();
+  void remember(const Descriptor& descriptor);
+  void enqueue(std::shared_ptr<Collective> collective);
   void check_members();
   void set_gone(Member& member, Member::State state);
   bool over_fabric(const Member& member) const;

@@ -38,12 +38,12 @@ class Bell {
   }
   void ring() const;
 
-  // Sleeper's side. Several threads of one rank may sleep at once.
+  // Sleeper's side: one thread at a time.
   void begin_sleep() {
-    page_->sleeping.fetch_add(1, std::memory_order_seq_cst);
+    page_->sleeping.store(1, std::memory_order_seq_cst);
     std::atomic_thread_fence(std::memory_order_seq_cst);
   }
-  void end_sleep() { page_->sleeping.fetch_sub(1, std::memory_order_seq_cst); }
+  void end_sleep() { page_->sleeping.store(0, std::memory_order_seq_cst); }
   void clear() const;  // empties the eventfd
 
   int event_fd() const { return event_.get(); }

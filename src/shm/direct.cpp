@@ -1,6 +1,7 @@
 #include "shm/direct.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 #include "base/types.h"
@@ -12,15 +13,30 @@ namespace {
 std::atomic<uint64_t>& slot_flag(std::byte* slot) { return *reinterpret_cast<std::atomic<uint64_t>*>(slot); }
 std::byte* slot_data(std::byte* slot) { return slot + sizeof(uint64_t); }
 
+// A pointer for each rank, on the stack where they are few.
+template <class Pointer>
+class PerRank {
+ public:
+  explicit PerRank(uint32_t ranks) : many_(ranks > few_.size() ? ranks : 0), ranks_(ranks) {}
+  Pointer& operator[](uint32_t rank) { return data()[rank]; }
+  operator std::span<const Pointer>() { return {data(), ranks_}; }
+
+ private:
+  Pointer* data() { return many_.empty() ? few_.data() : many_.data(); }
+  std::array<Pointer, 16> few_;
+  std::vector<Pointer> many_;
+  uint32_t ranks_;
+};
+
 }  // namespace
 
 DirectPath::DirectPath(std::vector<std::shared_ptr<Segment>> segments, uint32_t self)
     : segments_(std::move(segments)), self_(self) {}
 
-std::unique_ptr<DirectOp> DirectPath::all_reduce(const DirectArgs& args) {
+DirectAllReduce DirectPath::all_reduce(const DirectArgs& args) {
   if (args.count * type_size(args.type) <= SmallAllReduce::max_bytes(ranks()))
-    return std::make_unique<SmallAllReduce>(*this, args);
-  return std::make_unique<LargeAllReduce>(*this, args);
+    return DirectAllReduce(SmallAllReduce(*this, args));
+  return DirectAllReduce(LargeAllReduce(*this, args));
 }
 
 void DirectPath::enter(uint64_t sequence, uint32_t hash) {
@@ -56,14 +72,11 @@ void SmallAllReduce::publish() {
 
 void SmallAllReduce::combine() {
   const uint32_t n = path_->ranks();
-  constexpr uint32_t kFew = 64;
-  const void* few[kFew];
-  std::vector<const void*> many(n > kFew ? n : 0);
-  const void** const sources = n > kFew ? many.data() : few;
+  PerRank<const void*> sources(n);
   for (uint32_t rank = 0; rank < n; ++rank)
     sources[rank] = rank == path_->self() ? args_.send : slot_data(path_->segment(rank).small_slot(turn_));
   void* const dst[] = {args_.recv};
-  reduce(dst, {sources, n}, args_.count, args_.type, args_.op, n);
+  reduce(dst, sources, args_.count, args_.type, args_.op, n);
 }
 
 Poll SmallAllReduce::poll() {
@@ -130,8 +143,8 @@ void LargeAllReduce::put() {
 void LargeAllReduce::reduce_own() {
   const uint32_t n = path_->ranks(), self = path_->self();
   const Block b = block(reduced_, self);
-  std::vector<const void*> sources(n);
-  std::vector<void*> destinations(n);
+  PerRank<const void*> sources(n);
+  PerRank<void*> destinations(n);
   for (uint32_t rank = 0; rank < n; ++rank) {
     std::byte* const slot = rank == self ? nullptr : path_->segment(rank).block(first_ + reduced_, self);
     sources[rank] = rank == self ? static_cast<const std::byte*>(args_.send) + b.begin * element_ : slot;

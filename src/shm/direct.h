@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <variant>
 #include <vector>
 
 #include "shm/segment.h"
@@ -28,17 +29,7 @@ enum class Poll {
   kMismatch,  // a peer was called with something else; mismatch_with() says which
 };
 
-class DirectOp {
- public:
-  virtual ~DirectOp() = default;
-  virtual Poll poll() = 0;
-  // Whether the next thing needed is local rank `peer`'s doing.
-  virtual bool waits_for(uint32_t peer) const = 0;
-  uint32_t mismatch_with() const { return mismatch_with_; }
-
- protected:
-  uint32_t mismatch_with_ = 0;
-};
+class DirectAllReduce;
 
 // The direct collectives of one communicator. Operations are made and finished one after the other, in
 // the same order on all ranks.
@@ -50,7 +41,8 @@ class DirectPath {
   uint32_t self() const { return self_; }
   Segment& segment(uint32_t rank) const { return *segments_[rank]; }
 
-  std::unique_ptr<DirectOp> all_reduce(const DirectArgs& args);
+  // Takes its turn: made in the same order on all ranks.
+  DirectAllReduce all_reduce(const DirectArgs& args);
 
   // For collectives that run as messages: tells the peers that this rank has entered the one numbered
   // `sequence`, and whether all of them have entered the same, so that a rank that called something else
@@ -71,13 +63,14 @@ class DirectPath {
 
 // Small: each rank publishes its data beside its flag and sums all slots itself: one crossing. With count
 // 0 it is the barrier.
-class SmallAllReduce final : public DirectOp {
+class SmallAllReduce {
  public:
   static uint64_t max_bytes(uint32_t ranks);
 
   SmallAllReduce(DirectPath& path, const DirectArgs& args) : path_(&path), args_(args) {}
-  Poll poll() override;
-  bool waits_for(uint32_t peer) const override;
+  Poll poll();
+  bool waits_for(uint32_t peer) const;
+  uint32_t mismatch_with() const { return mismatch_with_; }
 
  private:
   void publish();
@@ -88,15 +81,18 @@ class SmallAllReduce final : public DirectOp {
   uint64_t turn_ = 0;
   bool published_ = false;
   uint32_t arrived_ = 0;  // ranks below this one have arrived
+  uint32_t mismatch_with_ = 0;
 };
 
 // Large: "return the line". Each rank copies the blocks that others own into its own slots; the owner adds
 // them and writes the result back into the very slots it read; each rank then reads its slots back.
-class LargeAllReduce final : public DirectOp {
+class LargeAllReduce {
  public:
   LargeAllReduce(DirectPath& path, const DirectArgs& args);
-  Poll poll() override;
-  bool waits_for(uint32_t peer) const override;
+  uint64_t chunks() const { return chunks_; }
+  Poll poll();
+  bool waits_for(uint32_t peer) const;
+  uint32_t mismatch_with() const { return mismatch_with_; }
 
  private:
   struct Block {
@@ -117,6 +113,33 @@ class LargeAllReduce final : public DirectOp {
   uint64_t first_;                            // global number of chunk 0
   uint64_t put_ = 0, reduced_ = 0, got_ = 0;  // chunks
   bool mismatch_ = false;
+  uint32_t mismatch_with_ = 0;
+};
+
+// The one of the two that fits the size.
+class DirectAllReduce {
+ public:
+  explicit DirectAllReduce(SmallAllReduce small) : protocol_(small) {}
+  explicit DirectAllReduce(const LargeAllReduce& large) : protocol_(large) {}
+
+  Poll poll() {
+    return std::visit([](auto& p) { return p.poll(); }, protocol_);
+  }
+  // Whether the next thing needed is local rank `peer`'s doing.
+  bool waits_for(uint32_t peer) const {
+    return std::visit([&](const auto& p) { return p.waits_for(peer); }, protocol_);
+  }
+  uint32_t mismatch_with() const {
+    return std::visit([](const auto& p) { return p.mismatch_with(); }, protocol_);
+  }
+  // Whether all its work together is as short as one poll of a longer one.
+  bool is_short() const {
+    const auto* large = std::get_if<LargeAllReduce>(&protocol_);
+    return !large || large->chunks() == 1;
+  }
+
+ private:
+  std::variant<SmallAllReduce, LargeAllReduce> protocol_;
 };
 
 }  // namespace floe

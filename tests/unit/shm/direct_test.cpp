@@ -22,7 +22,7 @@ std::vector<std::shared_ptr<Segment>> make_segments(uint32_t ranks) {
   return segments;
 }
 
-Poll run(DirectOp& op) {
+Poll run(DirectAllReduce& op) {
   while (true) {
     const Poll poll = op.poll();
     if (poll == Poll::kDone || poll == Poll::kMismatch) return poll;
@@ -47,10 +47,10 @@ struct Case {
   uint64_t count;
 };
 
-class DirectAllReduce : public testing::TestWithParam<Case> {};
+class DirectAllReduceTest : public testing::TestWithParam<Case> {};
 
 // Data change with every round, so a slot that is reused too early, or read too late, shows.
-TEST_P(DirectAllReduce, SumsBackToBack) {
+TEST_P(DirectAllReduceTest, SumsBackToBack) {
   const auto [ranks, count] = GetParam();
   const uint64_t bytes = count * sizeof(int32_t);
   const int rounds = bytes > (1 << 20) ? 3 : 50;
@@ -60,9 +60,9 @@ TEST_P(DirectAllReduce, SumsBackToBack) {
       for (uint64_t i = 0; i < count; ++i) send[i] = static_cast<int32_t>(rank * 1000 + round * 7 + i % 997);
       const bool in_place = round % 2 == 1;
       if (in_place) recv = send;
-      const auto op = path.all_reduce(
+      auto op = path.all_reduce(
           {in_place ? recv.data() : send.data(), recv.data(), count, FLOE_INT32, FLOE_SUM, 5});
-      ASSERT_EQ(run(*op), Poll::kDone);
+      ASSERT_EQ(run(op), Poll::kDone);
       for (uint64_t i = 0; i < count; ++i) {
         const auto sum = static_cast<int32_t>(1000 * ranks * (ranks - 1) / 2 + ranks * (round * 7 + i % 997));
         ASSERT_EQ(recv[i], sum) << "round " << round << " element " << i;
@@ -83,7 +83,7 @@ std::vector<Case> cases() {
   return list;
 }
 
-INSTANTIATE_TEST_SUITE_P(Sizes, DirectAllReduce, testing::ValuesIn(cases()), [](const auto& info) {
+INSTANTIATE_TEST_SUITE_P(Sizes, DirectAllReduceTest, testing::ValuesIn(cases()), [](const auto& info) {
   return fmt::format("{}Ranks{}Elements", info.param.ranks, info.param.count);
 });
 
@@ -93,8 +93,8 @@ TEST(Direct, SmallAndLargeAlternate) {
     for (int round = 0; round < 60; ++round) {
       const uint64_t count = round % 3 == 0 ? 4 : 40000;
       std::vector<int32_t> data(count, static_cast<int32_t>(rank + round));
-      const auto op = path.all_reduce({data.data(), data.data(), count, FLOE_INT32, FLOE_SUM, 5});
-      ASSERT_EQ(run(*op), Poll::kDone);
+      auto op = path.all_reduce({data.data(), data.data(), count, FLOE_INT32, FLOE_SUM, 5});
+      ASSERT_EQ(run(op), Poll::kDone);
       EXPECT_THAT(data, testing::Each(3 + 3 * round));
     }
   });
@@ -105,9 +105,9 @@ TEST(Direct, DifferentHashesAreAMismatchOnBothSides) {
   for (const uint64_t count : {uint64_t{2}, uint64_t{100000}})
     on_ranks(2, [count](DirectPath& path, uint32_t rank) {
       std::vector<int32_t> data(count, 1);
-      const auto op = path.all_reduce({data.data(), data.data(), count, FLOE_INT32, FLOE_SUM, 5 + rank});
-      EXPECT_EQ(run(*op), Poll::kMismatch);
-      EXPECT_EQ(op->mismatch_with(), 1 - rank);
+      auto op = path.all_reduce({data.data(), data.data(), count, FLOE_INT32, FLOE_SUM, 5 + rank});
+      EXPECT_EQ(run(op), Poll::kMismatch);
+      EXPECT_EQ(op.mismatch_with(), 1 - rank);
       EXPECT_THAT(data, testing::Each(1));
     });
 }
@@ -116,15 +116,15 @@ TEST(Direct, WaitsForNamesTheRankThatIsMissing) {
   const auto segments = make_segments(3);
   DirectPath first(segments, 0), second(segments, 1);
   std::vector<int32_t> data(100000, 1);
-  const auto mine = first.all_reduce({data.data(), data.data(), data.size(), FLOE_INT32, FLOE_SUM, 5});
+  auto mine = first.all_reduce({data.data(), data.data(), data.size(), FLOE_INT32, FLOE_SUM, 5});
   std::vector<int32_t> other(100000, 1);
-  const auto theirs = second.all_reduce({other.data(), other.data(), other.size(), FLOE_INT32, FLOE_SUM, 5});
+  auto theirs = second.all_reduce({other.data(), other.data(), other.size(), FLOE_INT32, FLOE_SUM, 5});
   for (int i = 0; i < 10; ++i) {
-    mine->poll();
-    theirs->poll();
+    mine.poll();
+    theirs.poll();
   }
-  EXPECT_FALSE(mine->waits_for(1));
-  EXPECT_TRUE(mine->waits_for(2));
+  EXPECT_FALSE(mine.waits_for(1));
+  EXPECT_TRUE(mine.waits_for(2));
 }
 
 }  // namespace

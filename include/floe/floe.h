@@ -71,15 +71,25 @@ typedef enum floe_type {
   FLOE_UINT8 = 8,
   FLOE_UINT16 = 9,
   FLOE_UINT32 = 10,
-  FLOE_UINT64 = 11
+  FLOE_UINT64 = 11,
+  FLOE_BOOL = 12,        /* a byte: 0 is false, anything else is true */
+  FLOE_COMPLEX64 = 13,   /* two float32: real, imaginary */
+  FLOE_COMPLEX128 = 14,  /* two float64 */
+  FLOE_FLOAT8_E4M3 = 15, /* OCP E4M3, PyTorch's float8_e4m3fn: no infinity, largest 448 */
+  FLOE_FLOAT8_E5M2 = 16  /* OCP E5M2: the upper half of a float16 */
 } floe_type_t;
 
+/* Of bool, whose results are 0 or 1: sum, max and bor are "or", product, min and band are "and". */
 typedef enum floe_op {
   FLOE_SUM = 0,
-  FLOE_AVG = 1, /* sum / size; floats only */
+  FLOE_AVG = 1, /* sum / size; floats and complex */
   FLOE_PRODUCT = 2,
-  FLOE_MIN = 3, /* NaN if any element is NaN, as in PyTorch */
-  FLOE_MAX = 4  /* NaN if any element is NaN, as in PyTorch */
+  FLOE_MIN = 3,              /* not complex; NaN if any element is NaN, as in PyTorch */
+  FLOE_MAX = 4,              /* not complex; NaN if any element is NaN, as in PyTorch */
+  FLOE_BAND = 5,             /* bitwise and; integers and bool */
+  FLOE_BOR = 6,              /* bitwise or; integers and bool */
+  FLOE_BXOR = 7,             /* bitwise exclusive or; integers and bool */
+  FLOE_OP_LIMIT = 0x7fffffff /* 256 to this: handles of floe_op_create_premul_sum */
 } floe_op_t;
 
 /* For `send` of a collective: the input is in `recv`. */
@@ -215,8 +225,9 @@ FLOE_API floe_status_t floe_comm_info(const floe_comm_t *comm, floe_comm_info_t 
  * Return FLOE_OK, FLOE_ERR_ARGUMENT or FLOE_ERR_UNSUPPORTED (nothing was sent), FLOE_ERR_MISMATCH,
  * FLOE_ERR_PEER, FLOE_ERR_TIMEOUT, FLOE_ERR_ABORTED, FLOE_ERR_TRANSPORT, FLOE_ERR_FORKED; an error after
  * the start of an asynchronous operation is what floe_wait or floe_test returns.
- * Numbers: sums of 16-bit floats use a float32 accumulator over all ranks in rank order and round once,
- * to nearest even; all ranks get the same bits, in every run. */
+ * Numbers: 16- and 8-bit floats are combined in a float32 accumulator over all ranks in rank order and
+ * rounded once, to nearest even; all ranks get the same bits, in every run. Beyond the largest number
+ * float8 rounds as PyTorch converts: E4M3 to the largest, 448, and E5M2 to infinity. */
 
 /* Combines `count` elements of every rank's `send` into every rank's `recv`. In place: send is recv or
  * FLOE_IN_PLACE. */
@@ -244,6 +255,23 @@ FLOE_API floe_status_t floe_reduce_scatter(floe_comm_t *comm, const void *send, 
 
 /* Completes when all ranks have called it. */
 FLOE_API floe_status_t floe_barrier(floe_comm_t *comm, floe_request_t **req);
+
+/* Makes an operation for this communicator's reductions: the sum over the ranks of scalar * element. The
+ * product is taken in the accumulator's type (see "Numbers") and not rounded to `type` before it is added.
+ *   scalar  one element of `type`, read during the call; it may differ from rank to rank
+ *   type    a floating-point type, complex excepted: the one of the collectives that use the operation
+ *   op      set to a handle for `op` of all_reduce, reduce and reduce_scatter on `comm`, with `type`. All
+ *           ranks pass such a handle, each its own; floe_local_reduce takes none.
+ * The handle lives until floe_op_destroy or the communicator's end.
+ * Not collective. Threads: any. Blocking: no.
+ * Returns FLOE_OK, FLOE_ERR_ARGUMENT, FLOE_ERR_UNSUPPORTED (not a floating-point type), FLOE_ERR_FORKED. */
+FLOE_API floe_status_t floe_op_create_premul_sum(floe_comm_t *comm, const void *scalar, floe_type_t type,
+                                                 floe_op_t *op);
+
+/* Frees a handle. Operations under way that were called with it go on unharmed.
+ * Not collective. Threads: any. Blocking: no. Returns FLOE_OK, FLOE_ERR_ARGUMENT (no such handle of this
+ * communicator), FLOE_ERR_FORKED. */
+FLOE_API floe_status_t floe_op_destroy(floe_comm_t *comm, floe_op_t op);
 
 /* ---- Point to point -----------------------------------------------------------------------
  * A message from one rank to another carries a 64-bit tag. Messages of one sender, receiver and tag are

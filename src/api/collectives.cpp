@@ -58,14 +58,15 @@ floe_status_t floe_all_reduce(floe_comm_t* comm, const void* send, void* recv, u
                               floe_type_t type, floe_op_t op, floe_request_t** req) {
   return entry([&]() -> Status {
     FLOE_TRY(check_handle(comm, "comm"));
-    FLOE_TRY(check_reduction(type, op));
+    const auto what = comm->comm->ops().find(op, type);
+    if (!what.ok()) return what.status();
     FLOE_TRY(check_count(count, type));
     if (send == FLOE_IN_PLACE) send = recv;
     FLOE_TRY(check_buffer(send, count, "send"));
     FLOE_TRY(check_buffer(recv, count, "recv"));
     const uint64_t bytes = count * type_size(type);
     if (send != recv) FLOE_TRY(check_overlap(send, bytes, recv, bytes));
-    return conclude(*comm->comm, comm->comm->all_reduce(send, recv, count, type, op, !req), req);
+    return conclude(*comm->comm, comm->comm->all_reduce(send, recv, count, type, *what, !req), req);
   });
 }
 
@@ -73,9 +74,10 @@ floe_status_t floe_reduce(floe_comm_t* comm, const void* send, void* recv, uint6
                           floe_op_t op, uint32_t root, floe_request_t** req) {
   return entry([&]() -> Status {
     FLOE_TRY(check_handle(comm, "comm"));
-    FLOE_TRY(check_reduction(type, op));
-    FLOE_TRY(check_count(count, type));
     Communicator& c = *comm->comm;
+    const auto what = c.ops().find(op, type);
+    if (!what.ok()) return what.status();
+    FLOE_TRY(check_count(count, type));
     FLOE_TRY(check_root(root, c));
     const bool is_root = c.rank() == root;
     if (send == FLOE_IN_PLACE && !is_root)
@@ -85,7 +87,7 @@ floe_status_t floe_reduce(floe_comm_t* comm, const void* send, void* recv, uint6
     const uint64_t bytes = count * type_size(type);
     if (is_root) FLOE_TRY(check_buffer(recv, count, "recv"));
     if (is_root && send != recv) FLOE_TRY(check_overlap(send, bytes, recv, bytes));
-    return conclude(c, c.reduce(send, recv, count, type, op, root), req);
+    return conclude(c, c.reduce(send, recv, count, type, *what, root), req);
   });
 }
 
@@ -121,7 +123,8 @@ floe_status_t floe_reduce_scatter(floe_comm_t* comm, const void* send, void* rec
   return entry([&]() -> Status {
     FLOE_TRY(check_handle(comm, "comm"));
     Communicator& c = *comm->comm;
-    FLOE_TRY(check_reduction(type, op));
+    const auto what = c.ops().find(op, type);
+    if (!what.ok()) return what.status();
     FLOE_TRY(check_count(count, type, c.size()));
     if (send == FLOE_IN_PLACE)
       return {FLOE_ERR_ARGUMENT, "reduce_scatter in place is recv = send + rank * count, not FLOE_IN_PLACE"};
@@ -130,7 +133,7 @@ floe_status_t floe_reduce_scatter(floe_comm_t* comm, const void* send, void* rec
     const uint64_t bytes = count * type_size(type);
     if (recv != static_cast<const std::byte*>(send) + c.rank() * bytes)
       FLOE_TRY(check_overlap(send, c.size() * bytes, recv, bytes));
-    return conclude(c, c.reduce_scatter(send, recv, count, type, op), req);
+    return conclude(c, c.reduce_scatter(send, recv, count, type, *what), req);
   });
 }
 
@@ -190,6 +193,9 @@ floe_status_t floe_recv_any(floe_comm_t* comm, void* buffer, uint64_t count, flo
 floe_status_t floe_local_reduce(void* dst, const void* const* sources, uint32_t source_count, uint64_t count,
                                 floe_type_t type, floe_op_t op) {
   return entry([&]() -> Status {
+    if (static_cast<int>(op) >= kPremulSum)
+      return error(FLOE_ERR_ARGUMENT, "op is {}: the local reduction takes 0 (sum) to {} ({})",
+                   static_cast<int>(op), kPremulSum - 1, op_name(kPremulSum - 1));
     FLOE_TRY(check_reduction(type, op));
     FLOE_TRY(check_count(count, type));
     if (!sources || source_count == 0) return {FLOE_ERR_ARGUMENT, "no sources are given"};

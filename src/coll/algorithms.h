@@ -49,6 +49,15 @@ Schedule all_gather(uint32_t ranks, uint32_t rank, Elements block, bool in_place
 // alpha + (n-1) * bytes * (beta + gamma).
 Schedule reduce_scatter(uint32_t ranks, uint32_t rank, Elements block);
 
+// A reduction whose ranks have factors (premul-sum): they exchange them, a double each, before they add. They
+// end in scratch at `at`, in rank order; this rank's own must be in its place from the start. Adds 8 bytes to
+// every rank, which overlap with the first messages. Needs reductions whose sources are all ranks', in order.
+struct WithFactors {
+  Schedule schedule;
+  uint64_t at = 0;
+};
+WithFactors with_factors(const Schedule& reduction, uint32_t ranks, uint32_t rank);
+
 // Dissemination (Hensgen, Finkel & Manber 1988): ceil(log2 n) rounds of empty messages.
 Schedule barrier(uint32_t ranks, uint32_t rank);
 

@@ -120,11 +120,24 @@ Communicator::Started Communicator::direct_all_reduce(const Descriptor& descript
   return std::shared_ptr<Operation>(std::move(late));
 }
 
+Communicator::Started Communicator::scheduled(const Descriptor& descriptor, Operator op, Schedule schedule,
+                                              const void* send, void* recv) {
+  if (op.op != kPremulSum) return scheduled(descriptor, std::move(schedule), send, recv);
+  auto [factored, at] = with_factors(schedule, size(), rank());
+  auto operation = std::make_shared<ScheduledCollective>(descriptor, std::move(factored), send, recv, size(),
+                                                         group_.direct());
+  operation->set_factor(at, rank(), op.factor);
+  const std::lock_guard guard(engine_->lock());
+  return start(std::move(operation));
+}
+
 Communicator::Started Communicator::all_reduce(const void* send, void* recv, uint64_t count, floe_type_t type,
-                                               floe_op_t op, bool wait) {
-  const Descriptor descriptor = collective(Kind::kAllReduce, count, type, op);
-  if (direct()) return direct_all_reduce(descriptor, {send, recv, count, type, op, hash(descriptor)}, wait);
-  return scheduled(descriptor, floe::all_reduce(size(), rank(), {count, type_size(type)}), send, recv);
+                                               Operator op, bool wait) {
+  const Descriptor descriptor = collective(Kind::kAllReduce, count, type, op.op);
+  // The direct path's slots have no room for factors.
+  if (direct() && op.op != kPremulSum)
+    return direct_all_reduce(descriptor, {send, recv, count, type, op.op, hash(descriptor)}, wait);
+  return scheduled(descriptor, op, floe::all_reduce(size(), rank(), {count, type_size(type)}), send, recv);
 }
 
 Communicator::Started Communicator::barrier(bool wait) {
@@ -134,8 +147,8 @@ Communicator::Started Communicator::barrier(bool wait) {
 }
 
 Communicator::Started Communicator::reduce(const void* send, void* recv, uint64_t count, floe_type_t type,
-                                           floe_op_t op, uint32_t root) {
-  return scheduled(collective(Kind::kReduce, count, type, op, root),
+                                           Operator op, uint32_t root) {
+  return scheduled(collective(Kind::kReduce, count, type, op.op, root), op,
                    floe::reduce(size(), rank(), {count, type_size(type)}, root), send, recv);
 }
 
@@ -153,8 +166,8 @@ Communicator::Started Communicator::all_gather(const void* send, void* recv, uin
 }
 
 Communicator::Started Communicator::reduce_scatter(const void* send, void* recv, uint64_t count,
-                                                   floe_type_t type, floe_op_t op) {
-  return scheduled(collective(Kind::kReduceScatter, count, type, op),
+                                                   floe_type_t type, Operator op) {
+  return scheduled(collective(Kind::kReduceScatter, count, type, op.op), op,
                    floe::reduce_scatter(size(), rank(), {count, type_size(type)}), send, recv);
 }
 

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "base/types.h"
+#include "comm/op_table.h"
 #include "comm/wire_up.h"
 #include "engine/engine.h"
 
@@ -30,6 +31,7 @@ class Communicator {
   bool direct() const { return group_.direct() != nullptr; }
   uint64_t timeout_ms() const { return group_.timeout_ms(); }
   void set_timeout(uint64_t ms);
+  OpTable& ops() { return ops_; }
 
   // From any thread: everything under way ends, here and on the other ranks.
   void abort();
@@ -38,13 +40,13 @@ class Communicator {
   // where noted. Null if it is complete already, which happens only where `wait` says that the caller would
   // wait for it at once.
   using Started = Result<std::shared_ptr<Operation>>;
-  Started all_reduce(const void* send, void* recv, uint64_t count, floe_type_t type, floe_op_t op, bool wait);
-  Started reduce(const void* send, void* recv, uint64_t count, floe_type_t type, floe_op_t op, uint32_t root);
+  Started all_reduce(const void* send, void* recv, uint64_t count, floe_type_t type, Operator op, bool wait);
+  Started reduce(const void* send, void* recv, uint64_t count, floe_type_t type, Operator op, uint32_t root);
   Started broadcast(void* buffer, uint64_t count, floe_type_t type, uint32_t root);
   // In place: send is this rank's block of recv.
   Started all_gather(const void* send, void* recv, uint64_t count, floe_type_t type);
   // In place: recv is this rank's block of send.
-  Started reduce_scatter(const void* send, void* recv, uint64_t count, floe_type_t type, floe_op_t op);
+  Started reduce_scatter(const void* send, void* recv, uint64_t count, floe_type_t type, Operator op);
   Started barrier(bool wait);
   Started send(const void* buffer, uint64_t bytes, uint32_t dest, uint64_t tag);
   // From the rank in `sources`, or any of them.
@@ -57,9 +59,13 @@ class Communicator {
   Started start(std::shared_ptr<Collective> collective);
   Started direct_all_reduce(const Descriptor& descriptor, const DirectArgs& args, bool wait);
   Started scheduled(const Descriptor& descriptor, Schedule schedule, const void* send, void* recv);
+  // A reduction: ranks exchange their factors if it is a premul-sum.
+  Started scheduled(const Descriptor& descriptor, Operator op, Schedule schedule, const void* send,
+                    void* recv);
 
   std::shared_ptr<Engine> engine_;
   Group group_;
+  OpTable ops_;
 };
 
 }  // namespace floe

@@ -29,6 +29,12 @@ ScheduledCollective::ScheduledCollective(const Descriptor& descriptor, Schedule 
   }
 }
 
+void ScheduledCollective::set_factor(uint64_t at, uint32_t rank, double factor) {
+  auto* const factors = reinterpret_cast<double*>(scratch_.get() + at);  // at a multiple of 64
+  factors[rank] = factor;
+  factors_ = {factors, ranks_};
+}
+
 std::byte* ScheduledCollective::at(const Range& range) const {
   switch (range.buffer) {
     case Buffer::kSend: return send_ + range.offset;
@@ -99,7 +105,7 @@ void ScheduledCollective::run_local(const Step& step) {
   for (const Range& range : step.sources) sources.push_back(at(range));
   void* const destination[] = {to};
   reduce(destination, sources, step.range.bytes / type_size(descriptor().type), descriptor().type,
-         descriptor().op, ranks_);
+         descriptor().op, ranks_, factors_);
 }
 
 void ScheduledCollective::on_transfer(Transfer& transfer) {

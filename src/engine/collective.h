@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "engine/messenger.h"
@@ -41,6 +42,9 @@ class ScheduledCollective final : public Collective, private TransferOwner {
   ScheduledCollective(const Descriptor& descriptor, Schedule schedule, const void* send, void* recv,
                       uint32_t ranks, DirectPath* direct);
 
+  // Of kPremulSum, before the start: where in scratch the schedule gathers the ranks' factors, and `rank`'s.
+  void set_factor(uint64_t at, uint32_t rank, double factor);
+
   Poll step(Messenger& messenger) override;
   bool waits_for(uint32_t rank) const override;
   uint32_t mismatch_with() const override { return mismatch_with_; }
@@ -58,6 +62,7 @@ class ScheduledCollective final : public Collective, private TransferOwner {
   std::byte* recv_;
   uint32_t ranks_;
   std::unique_ptr<std::byte[]> scratch_;
+  std::span<const double> factors_;        // in scratch_, by rank; empty but of kPremulSum
   std::vector<Transfer> transfers_;        // by step
   std::vector<uint32_t> missing_;          // by step: how many of its needs have not ended
   std::vector<std::vector<StepId>> then_;  // by step: who needs it

@@ -43,6 +43,10 @@ class Schedule {
   StepId copy(Range to, Range from, std::vector<StepId> needs = {}) {
     return add({Step::Kind::kCopy, 0, 0, to, {from}, std::move(needs)});
   }
+  StepId add(Step step) {
+    steps_.push_back(std::move(step));
+    return static_cast<StepId>(steps_.size() - 1);
+  }
   // Room for `bytes` more bytes of scratch; returns where it starts.
   uint64_t scratch(uint64_t bytes) {
     const uint64_t at = scratch_bytes_;
@@ -54,11 +58,6 @@ class Schedule {
   uint64_t scratch_bytes() const { return scratch_bytes_; }
 
  private:
-  StepId add(Step step) {
-    steps_.push_back(std::move(step));
-    return static_cast<StepId>(steps_.size() - 1);
-  }
-
   std::vector<Step> steps_;
   uint64_t scratch_bytes_ = 0;
 };

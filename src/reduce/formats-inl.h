@@ -5,6 +5,7 @@
 //   widen(v)          stored to accumulators, exactly
 //   apply<Op>(a, b)   one operation on accumulators
 //   divide(a, n)
+//   multiply(a, x)    by a factor that the accumulator's type holds exactly
 //   narrow(a)         accumulators to stored: the only rounding; a NaN becomes the one quiet, positive NaN
 //                     without payload, since which payload an operation keeps depends on the machine
 // Included once for each target.
@@ -41,6 +42,10 @@ struct Plain {
     return hn::Div(a, hn::Set(Stored(), static_cast<T>(n)));
   }
 
+  static HWY_INLINE Block multiply(Block a, double factor) {
+    return hn::Mul(a, hn::Set(Stored(), static_cast<T>(factor)));
+  }
+
   static HWY_INLINE Block narrow(Block a) {
     if constexpr (hwy::IsFloat<T>()) {
       return hn::IfThenElse(hn::IsNaN(a), hn::Set(Stored(), std::numeric_limits<T>::quiet_NaN()), a);
@@ -50,10 +55,27 @@ struct Plain {
   }
 };
 
+// A byte that is not 0 is true; results are 0 or 1.
+struct Boolean : Plain<uint8_t> {
+  static HWY_INLINE Block widen(Block v) { return hn::Min(v, hn::Set(Stored(), uint8_t{1})); }
+};
+
 using F32 = hn::ScalableTag<float>;
 using U32 = hn::ScalableTag<uint32_t>;
 using VF32 = hn::Vec<F32>;
 using VU32 = hn::Vec<U32>;
+
+// Accumulates in one vector of float32.
+struct InFloat32 {
+  using Block = VF32;
+
+  template <class Op>
+  static HWY_INLINE Block apply(Block a, Block b) {
+    return Op()(a, b);
+  }
+  static HWY_INLINE Block divide(Block a, uint32_t n) { return Plain<float>::divide(a, n); }
+  static HWY_INLINE Block multiply(Block a, double factor) { return Plain<float>::multiply(a, factor); }
+};
 
 // Any NaN of a 16-bit float to `quiet`; `infinity` is the largest magnitude that is none.
 template <class D>
@@ -76,18 +98,12 @@ HWY_INLINE VU32 round_to_upper_half(VF32 v) {
 
 #if HWY_TARGET == HWY_SCALAR
 
-struct BFloat16 {
+struct BFloat16 : InFloat32 {
   using Stored = hn::ScalableTag<uint16_t>;
-  using Block = VF32;
 
   static HWY_INLINE Block widen(hn::Vec<Stored> v) {
     return hn::BitCast(F32(), hn::ShiftLeft<16>(hn::PromoteTo(U32(), v)));
   }
-  template <class Op>
-  static HWY_INLINE Block apply(Block a, Block b) {
-    return Op()(a, b);
-  }
-  static HWY_INLINE Block divide(Block a, uint32_t n) { return Plain<float>::divide(a, n); }
   static HWY_INLINE hn::Vec<Stored> narrow(Block a) {
     const auto rounded = hn::TruncateTo(Stored(), hn::ShiftRight<16>(round_to_upper_half(a)));
     return canonical_nan(Stored(), rounded, 0x7F80, 0x7FC0);
@@ -122,6 +138,10 @@ struct BFloat16 {
     return {Plain<float>::divide(a.even, n), Plain<float>::divide(a.odd, n)};
   }
 
+  static HWY_INLINE Block multiply(Block a, double factor) {
+    return {Plain<float>::multiply(a.even, factor), Plain<float>::multiply(a.odd, factor)};
+  }
+
   static HWY_INLINE hn::Vec<Stored> narrow(Block a) {
     const Stored d;
     const auto even = hn::BitCast(d, hn::ShiftRight<16>(round_to_upper_half(a.even)));
@@ -131,6 +151,57 @@ struct BFloat16 {
 };
 
 #endif
+
+// A binary float of kBits bits, fewer than 32. The encodings from kFirstSpecial on are no numbers.
+template <int kBits, int kMantissaBits, uint32_t kFirstSpecial>
+struct SmallFloat {
+  static constexpr uint32_t kSign = 1u << (kBits - 1);
+  static constexpr uint32_t kBias = (1u << (kBits - kMantissaBits - 2)) - 1;
+  static constexpr int kShift = 23 - kMantissaBits;
+
+  // Exponent and mantissa moved into place and scaled by 2^(127 - bias), the difference of the biases: exact
+  // for subnormals too.
+  static HWY_INLINE VF32 widen(VU32 bits) {
+    const U32 d;
+    const VU32 sign = hn::ShiftLeft<32 - kBits>(hn::And(bits, hn::Set(d, kSign)));
+    const VU32 small = hn::And(bits, hn::Set(d, kSign - 1));
+    const VF32 moved = hn::BitCast(F32(), hn::ShiftLeft<kShift>(small));
+    const VF32 scale = hn::BitCast(F32(), hn::Set(d, (254 - kBias) << 23));
+    const VU32 magnitude = hn::BitCast(d, hn::Mul(moved, scale));
+    const VU32 special = hn::Or(magnitude, hn::Set(d, 0x7F800000u));
+    const hn::RebindToSigned<U32> ds;
+    const auto is_special = hn::RebindMask(
+        d, hn::Gt(hn::BitCast(ds, small), hn::Set(ds, static_cast<int32_t>(kFirstSpecial) - 1)));
+    return hn::BitCast(F32(), hn::Or(sign, hn::IfThenElse(is_special, special, magnitude)));
+  }
+
+  // To nearest even; magnitudes beyond `largest` become that, and every NaN `nan`. Normal results round by
+  // the carry of an integer addition, as for bfloat16. Subnormal ones are multiples of the format's smallest
+  // number, the last place of `unit`: adding that rounds them, to nearest even as every addition.
+  static HWY_INLINE VU32 narrow(VF32 v, uint32_t largest, uint32_t nan) {
+    const U32 d;
+    const hn::RebindToSigned<U32> ds;
+    const VU32 bits = hn::BitCast(d, v);
+    const VU32 magnitude = hn::And(bits, hn::Set(d, 0x7FFFFFFFu));
+    const VU32 sign = hn::ShiftRight<32 - kBits>(hn::Xor(bits, magnitude));
+
+    const VU32 odd = hn::And(hn::ShiftRight<kShift>(magnitude), hn::Set(d, 1u));
+    const VU32 below_half = hn::Set(d, (1u << (kShift - 1)) - 1);
+    const VU32 rebiased = hn::Sub(hn::Add(magnitude, below_half), hn::Set(d, (127 - kBias) << 23));
+    const VU32 normal = hn::ShiftRight<kShift>(hn::Add(rebiased, odd));
+
+    const VF32 unit = hn::BitCast(F32(), hn::Set(d, (128 - kBias + kShift) << 23));
+    const VF32 shifted = hn::Add(hn::BitCast(F32(), magnitude), unit);
+    const VU32 subnormal = hn::Sub(hn::BitCast(d, shifted), hn::BitCast(d, unit));
+
+    const auto compare = hn::BitCast(ds, magnitude);
+    const auto is_subnormal =
+        hn::RebindMask(d, hn::Lt(compare, hn::Set(ds, static_cast<int32_t>((128 - kBias) << 23))));
+    const auto is_nan = hn::RebindMask(d, hn::Gt(compare, hn::Set(ds, 0x7F800000)));
+    const VU32 rounded = hn::Min(hn::IfThenElse(is_subnormal, subnormal, normal), hn::Set(d, largest));
+    return hn::IfThenElse(is_nan, hn::Set(d, nan), hn::Or(rounded, sign));
+  }
+};
 
 #if FLOE_NATIVE_F16
 
@@ -144,62 +215,41 @@ HWY_INLINE hn::Vec<hn::Rebind<uint16_t, F32>> float_to_float16(VF32 v) {
 
 #else
 
-// Exponent and mantissa moved into place and scaled by 2^112, the difference of the biases: exact for
-// subnormals too.
+using EmulatedFloat16 = SmallFloat<16, 10, 0x7C00>;
+
 HWY_INLINE VF32 float16_to_float(hn::Vec<hn::Rebind<uint16_t, F32>> v) {
-  const U32 d;
-  const VU32 bits = hn::PromoteTo(d, v);
-  const VU32 sign = hn::ShiftLeft<16>(hn::And(bits, hn::Set(d, 0x8000u)));
-  const VF32 moved = hn::BitCast(F32(), hn::ShiftLeft<13>(hn::And(bits, hn::Set(d, 0x7FFFu))));
-  const VF32 scaled = hn::Mul(moved, hn::Set(F32(), 0x1p112f));
-  const auto finite = hn::RebindMask(d, hn::Lt(scaled, hn::Set(F32(), 65536.0f)));
-  const VU32 magnitude = hn::BitCast(d, scaled);
-  const VU32 special = hn::Or(magnitude, hn::Set(d, 0x7F800000u));
-  return hn::BitCast(F32(), hn::Or(sign, hn::IfThenElse(finite, magnitude, special)));
+  return EmulatedFloat16::widen(hn::PromoteTo(U32(), v));
 }
 
-// Normal results round by the carry of an integer addition, as for bfloat16. Subnormal ones are multiples of
-// 2^-24, the last place of 0.5: adding 0.5 rounds them, to nearest even as every addition.
 HWY_INLINE hn::Vec<hn::Rebind<uint16_t, F32>> float_to_float16(VF32 v) {
-  const U32 d;
-  const hn::RebindToSigned<U32> ds;
-  const VU32 bits = hn::BitCast(d, v);
-  const VU32 magnitude = hn::And(bits, hn::Set(d, 0x7FFFFFFFu));
-  const VU32 sign = hn::ShiftRight<16>(hn::Xor(bits, magnitude));
-
-  const VU32 odd = hn::And(hn::ShiftRight<13>(magnitude), hn::Set(d, 1u));
-  const VU32 rebiased = hn::Sub(hn::Add(magnitude, hn::Set(d, 0xFFFu)), hn::Set(d, 112u << 23));
-  const VU32 normal = hn::ShiftRight<13>(hn::Add(rebiased, odd));
-
-  const VF32 half = hn::Set(F32(), 0.5f);
-  const VF32 shifted = hn::Add(hn::BitCast(F32(), magnitude), half);
-  const VU32 subnormal = hn::Sub(hn::BitCast(d, shifted), hn::BitCast(d, half));
-
-  const auto compare = hn::BitCast(ds, magnitude);
-  const auto is_subnormal = hn::RebindMask(d, hn::Lt(compare, hn::Set(ds, 113 << 23)));
-  const auto is_large = hn::RebindMask(d, hn::Gt(compare, hn::Set(ds, (143 << 23) - 1)));  // 65536 and up
-  const auto is_nan = hn::RebindMask(d, hn::Gt(compare, hn::Set(ds, 0x7F800000)));
-  const VU32 large = hn::IfThenElse(is_nan, hn::Set(d, 0x7E00u), hn::Set(d, 0x7C00u));
-  const VU32 result = hn::IfThenElse(is_large, large, hn::IfThenElse(is_subnormal, subnormal, normal));
-  return hn::TruncateTo(hn::Rebind<uint16_t, F32>(), hn::Or(result, sign));
+  return hn::TruncateTo(hn::Rebind<uint16_t, F32>(), EmulatedFloat16::narrow(v, 0x7C00, 0x7E00));
 }
 
 #endif
 
-struct Float16 {
+struct Float16 : InFloat32 {
   using Stored = hn::Rebind<uint16_t, F32>;
-  using Block = VF32;
 
   static HWY_INLINE Block widen(hn::Vec<Stored> v) { return float16_to_float(v); }
-  template <class Op>
-  static HWY_INLINE Block apply(Block a, Block b) {
-    return Op()(a, b);
-  }
-  static HWY_INLINE Block divide(Block a, uint32_t n) { return Plain<float>::divide(a, n); }
   static HWY_INLINE hn::Vec<Stored> narrow(Block a) {
     return canonical_nan(Stored(), float_to_float16(a), 0x7C00, 0x7E00);
   }
 };
+
+// Results beyond the range, and NaN, are what PyTorch's conversion from float32 makes of them.
+template <int kMantissaBits, uint32_t kFirstSpecial, uint32_t kLargest>
+struct Float8 : InFloat32 {
+  using Stored = hn::Rebind<uint8_t, F32>;
+  using Small = SmallFloat<8, kMantissaBits, kFirstSpecial>;
+
+  static HWY_INLINE Block widen(hn::Vec<Stored> v) { return Small::widen(hn::PromoteTo(U32(), v)); }
+  static HWY_INLINE hn::Vec<Stored> narrow(Block a) {
+    return hn::TruncateTo(Stored(), Small::narrow(a, kLargest, 0x7F));
+  }
+};
+
+using Float8E4M3 = Float8<3, 0x7F, 0x7E>;  // saturates at 448
+using Float8E5M2 = Float8<2, 0x7C, 0x7C>;  // infinity
 
 }  // namespace HWY_NAMESPACE
 }  // namespace floe

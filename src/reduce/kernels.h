@@ -14,6 +14,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/types.h"
+
 namespace floe {
 
 // Elements [begin, end) of one reduction.
@@ -24,6 +26,7 @@ struct Job {
   uint64_t begin;
   uint64_t end;
   uint32_t divisor;
+  const double* factors;  // of kPremulSum, by source
 };
 
 using Kernel = void (*)(const Job&);
@@ -36,11 +39,13 @@ struct KernelSet {
   Kernel any_to_two;
 };
 
-using KernelTable = std::array<std::array<KernelSet, FLOE_MAX + 1>, FLOE_UINT64 + 1>;  // [type][op]
+using KernelTable = std::array<std::array<KernelSet, kOps>, kTypes>;  // [type][op]
 
 void add_float_kernels(int64_t target, KernelTable& table);
+void add_float8_kernels(int64_t target, KernelTable& table);
 void add_half_kernels(int64_t target, KernelTable& table);
 void add_integer_kernels(int64_t target, KernelTable& table);
+void add_complex_kernels(KernelTable& table);
 
 // Where Highway's dispatch tables have `target`. The ChosenTarget is our own because Highway's is one for
 // the process: capping that would cap every other library in it.

@@ -23,11 +23,22 @@ void add_integer_ops(KernelTable& table, floe_type_t signed_type, floe_type_t un
   table[unsigned_type][FLOE_MAX] = kernels<Plain<Unsigned>, Maximum>();
 }
 
+void add_bool_ops(std::array<KernelSet, kOps>& row) {
+  row[FLOE_SUM] = row[FLOE_MAX] = row[FLOE_BOR] = kernels<Boolean, BitOr>();
+  row[FLOE_PRODUCT] = row[FLOE_MIN] = row[FLOE_BAND] = kernels<Boolean, BitAnd>();
+  row[FLOE_BXOR] = kernels<Boolean, BitXor>();
+}
+
 void fill_integer_kernels(KernelTable& table) {
   add_integer_ops<int8_t, uint8_t>(table, FLOE_INT8, FLOE_UINT8);
   add_integer_ops<int16_t, uint16_t>(table, FLOE_INT16, FLOE_UINT16);
   add_integer_ops<int32_t, uint32_t>(table, FLOE_INT32, FLOE_UINT32);
   add_integer_ops<int64_t, uint64_t>(table, FLOE_INT64, FLOE_UINT64);
+  // reduce() takes the bits of every integer as bytes.
+  table[FLOE_UINT8][FLOE_BAND] = kernels<Plain<uint8_t>, BitAnd>();
+  table[FLOE_UINT8][FLOE_BOR] = kernels<Plain<uint8_t>, BitOr>();
+  table[FLOE_UINT8][FLOE_BXOR] = kernels<Plain<uint8_t>, BitXor>();
+  add_bool_ops(table[FLOE_BOOL]);
 }
 
 }  // namespace HWY_NAMESPACE

@@ -187,6 +187,27 @@ struct Maximum {
   }
 };
 
+struct BitAnd {
+  template <class V>
+  HWY_INLINE V operator()(V a, V b) const {
+    return hn::And(a, b);
+  }
+};
+
+struct BitOr {
+  template <class V>
+  HWY_INLINE V operator()(V a, V b) const {
+    return hn::Or(a, b);
+  }
+};
+
+struct BitXor {
+  template <class V>
+  HWY_INLINE V operator()(V a, V b) const {
+    return hn::Xor(a, b);
+  }
+};
+
 }  // namespace HWY_NAMESPACE
 }  // namespace floe
 HWY_AFTER_NAMESPACE();

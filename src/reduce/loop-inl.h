@@ -15,9 +15,16 @@ HWY_BEFORE_NAMESPACE();
 namespace floe {
 namespace HWY_NAMESPACE {
 
+// What is done to accumulators beside the operation.
+enum class Scaling {
+  kNone,
+  kDivisor,  // the result is divided
+  kFactors,  // each source is multiplied by a factor of its own
+};
+
 // kSources: 2, or 0 for as many as the job has. Every block is loaded from all sources before it is stored
 // anywhere: a destination may be a source.
-template <class Format, class Op, bool kAverage, int kSources, int kDestinations>
+template <class Format, class Op, Scaling kScaling, int kSources, int kDestinations>
 class Loop {
  public:
   HWY_INLINE explicit Loop(const Job& job)
@@ -27,7 +34,8 @@ class Loop {
         second_(kSources == 2 ? static_cast<const uint8_t*>(job.sources[1]) : nullptr),
         destination_(static_cast<uint8_t*>(job.destinations[0])),
         copy_(static_cast<uint8_t*>(job.destinations[1])),
-        divisor_(job.divisor) {}
+        divisor_(job.divisor),
+        factors_(job.factors) {}
 
   HWY_INLINE void run(uint64_t begin, uint64_t end) const {
     constexpr size_t kUnroll = 2;
@@ -48,31 +56,36 @@ class Loop {
     const size_t stride = hn::Lanes(Stored()) * kSize;
     const size_t offset = at * kSize;
     Block sum[kBlocks];
-    for (size_t b = 0; b < kBlocks; ++b) sum[b] = load(first_ + offset + b * stride, access);
+    for (size_t b = 0; b < kBlocks; ++b) sum[b] = load(first_ + offset + b * stride, 0, access);
     if constexpr (kSources == 2) {
-      for (size_t b = 0; b < kBlocks; ++b) add(sum[b], second_ + offset + b * stride, access);
+      for (size_t b = 0; b < kBlocks; ++b) add(sum[b], second_ + offset + b * stride, 1, access);
     } else {
       for (size_t s = 1; s < source_count_; ++s) {
         const uint8_t* source = static_cast<const uint8_t*>(sources_[s]) + offset;
-        for (size_t b = 0; b < kBlocks; ++b) add(sum[b], source + b * stride, access);
+        for (size_t b = 0; b < kBlocks; ++b) add(sum[b], source + b * stride, s, access);
       }
     }
     for (size_t b = 0; b < kBlocks; ++b) store(sum[b], offset + b * stride, access);
   }
 
   template <class Access>
-  static HWY_INLINE Block load(const uint8_t* from, Access access) {
-    return Format::widen(access.load(Stored(), from));
+  HWY_INLINE Block load(const uint8_t* from, [[maybe_unused]] size_t source, Access access) const {
+    const Block block = Format::widen(access.load(Stored(), from));
+    if constexpr (kScaling == Scaling::kFactors) {
+      return Format::multiply(block, factors_[source]);
+    } else {
+      return block;
+    }
   }
 
   template <class Access>
-  static HWY_INLINE void add(Block& sum, const uint8_t* from, Access access) {
-    sum = Format::template apply<Op>(sum, load(from, access));
+  HWY_INLINE void add(Block& sum, const uint8_t* from, size_t source, Access access) const {
+    sum = Format::template apply<Op>(sum, load(from, source, access));
   }
 
   template <class Access>
   HWY_INLINE void store(Block sum, size_t offset, Access access) const {
-    if constexpr (kAverage) sum = Format::divide(sum, divisor_);
+    if constexpr (kScaling == Scaling::kDivisor) sum = Format::divide(sum, divisor_);
     const auto result = Format::narrow(sum);
     access.store(Stored(), result, destination_ + offset);
     if constexpr (kDestinations == 2) access.store(Stored(), result, copy_ + offset);
@@ -85,26 +98,28 @@ class Loop {
   uint8_t* destination_;
   uint8_t* copy_;
   uint32_t divisor_;
+  const double* factors_;
 };
 
-template <class Format, class Op, bool kAverage, int kSources, int kDestinations>
+template <class Format, class Op, Scaling kScaling, int kSources, int kDestinations>
 void kernel(const Job& job) {
-  Loop<Format, Op, kAverage, kSources, kDestinations>(job).run(job.begin, job.end);
+  Loop<Format, Op, kScaling, kSources, kDestinations>(job).run(job.begin, job.end);
 }
 
-template <class Format, class Op, bool kAverage = false>
+template <class Format, class Op, Scaling kScaling = Scaling::kNone>
 KernelSet kernels() {
-  return {kernel<Format, Op, kAverage, 2, 1>, kernel<Format, Op, kAverage, 2, 2>,
-          kernel<Format, Op, kAverage, 0, 1>, kernel<Format, Op, kAverage, 0, 2>};
+  return {kernel<Format, Op, kScaling, 2, 1>, kernel<Format, Op, kScaling, 2, 2>,
+          kernel<Format, Op, kScaling, 0, 1>, kernel<Format, Op, kScaling, 0, 2>};
 }
 
 template <class Format>
-void add_float_ops(std::array<KernelSet, FLOE_MAX + 1>& row) {
+void add_float_ops(std::array<KernelSet, kOps>& row) {
   row[FLOE_SUM] = kernels<Format, Sum>();
-  row[FLOE_AVG] = kernels<Format, Sum, true>();
+  row[FLOE_AVG] = kernels<Format, Sum, Scaling::kDivisor>();
   row[FLOE_PRODUCT] = kernels<Format, Product>();
   row[FLOE_MIN] = kernels<Format, Minimum>();
   row[FLOE_MAX] = kernels<Format, Maximum>();
+  row[kPremulSum] = kernels<Format, Sum, Scaling::kFactors>();
 }
 
 }  // namespace HWY_NAMESPACE

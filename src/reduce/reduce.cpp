@@ -36,8 +36,10 @@ class Dispatch {
   void use(size_t index) {
     current_ = index;
     add_float_kernels(targets_[index], table_);
+    add_float8_kernels(targets_[index], table_);
     add_half_kernels(targets_[index], table_);
     add_integer_kernels(targets_[index], table_);
+    add_complex_kernels(table_);
   }
 
  private:
@@ -77,31 +79,50 @@ void reduce_to_many(Kernel kernel, std::span<void* const> dsts, const Job& whole
   }
 }
 
+// What to use instead of an operation that is not defined.
+std::string_view advice(int type, int op) {
+  if (is_bitwise(op)) return "use an integer type or bool";
+  if (op == kPremulSum) return "use a floating-point type";
+  if (op == FLOE_AVG) return "use sum, or a floating-point type";
+  return is_complex(type) ? "complex numbers have no order" : "use another operation";
+}
+
 }  // namespace
 
 Status check_reduction(int type, int op) {
   if (type_size(type) == 0)
-    return error(FLOE_ERR_ARGUMENT, "{} is not a floe_type_t: use 0 (float32) to 11 (uint64)", type);
-  if (op < FLOE_SUM || op > FLOE_MAX)
-    return error(FLOE_ERR_ARGUMENT, "{} is not a floe_op_t: use 0 (sum) to 4 (max)", op);
-  if (op == FLOE_AVG && !is_float(type))
-    return error(FLOE_ERR_UNSUPPORTED, "avg of {} is not defined: use sum, or a floating-point type",
-                 type_name(type));
+    return error(FLOE_ERR_ARGUMENT, "{} is not a floe_type_t: use 0 (float32) to {} ({})", type, kTypes - 1,
+                 type_name(kTypes - 1));
+  if (op < FLOE_SUM || op >= kOps)
+    return error(FLOE_ERR_ARGUMENT, "{} is not a floe_op_t: use 0 (sum) to {} ({})", op, kPremulSum - 1,
+                 op_name(kPremulSum - 1));
+  if (!is_defined(type, op))
+    return error(FLOE_ERR_UNSUPPORTED, "{} of {} is not defined: {}", op_name(op), type_name(type),
+                 advice(type, op));
   return {};
 }
 
 void reduce(std::span<void* const> dsts, std::span<const void* const> srcs, uint64_t count, int type, int op,
-            uint32_t divisor) {
-  assert(!dsts.empty() && !srcs.empty() && check_reduction(type, op).ok() && (op != FLOE_AVG || divisor > 0));
+            uint32_t divisor, std::span<const double> factors) {
+  assert(!dsts.empty() && !srcs.empty() && check_reduction(type, op).ok() &&
+         (op != FLOE_AVG || divisor > 0) && (op != kPremulSum || factors.size() == srcs.size()));
   if (count == 0) return;
+  if (is_bitwise(op) && type != FLOE_BOOL) {  // as bytes: nothing is carried from one to the next
+    count *= type_size(type);
+    type = FLOE_UINT8;
+  } else if (is_complex(type) && op != FLOE_PRODUCT) {  // as the real and the imaginary parts
+    count *= 2;
+    type = type == FLOE_COMPLEX64 ? FLOE_FLOAT32 : FLOE_FLOAT64;
+  }
   const size_t element = type_size(type);
-  if (srcs.size() == 1 && op != FLOE_AVG) {
+  if (srcs.size() == 1 && op != FLOE_AVG && op != kPremulSum) {
     for (void* to : dsts) copy(to, srcs[0], count * element);
     return;
   }
 
   const Kernel kernel = choose(dispatch().kernels(type, op), srcs.size(), dsts.size());
-  const Job job{srcs.data(), srcs.size(), {dsts[0], dsts[dsts.size() > 1]}, 0, count, divisor};
+  const Job job{srcs.data(), srcs.size(),   {dsts[0], dsts[dsts.size() > 1]}, 0, count,
+                divisor,     factors.data()};
   const FloatEnvironment environment;
   if (dsts.size() <= 2) {
     kernel(job);

@@ -11,22 +11,28 @@
 
 namespace floe {
 
-// FLOE_ERR_UNSUPPORTED in words if `op` has no meaning for `type` (avg of integers), FLOE_ERR_ARGUMENT if
-// either value is unknown.
+// FLOE_ERR_UNSUPPORTED in words if `op`, a floe_op_t or kPremulSum, has no meaning for `type` (avg of
+// integers), FLOE_ERR_ARGUMENT if either value is unknown.
 Status check_reduction(int type, int op);
 
-// For every i: r = srcs[0][i] op srcs[1][i] op ... in that order, and every dsts[k][i] = r. 16-bit floats
-// accumulate in float32 and round once, to nearest even, subnormals kept. FLOE_AVG is the sum divided by
-// `divisor` (1 or more), in the accumulator's type, before that rounding. Integers wrap around. min and max
+// For every i: r = srcs[0][i] op srcs[1][i] op ... in that order, and every dsts[k][i] = r. 16- and
+// 8-bit floats accumulate in float32 and round once, to nearest even, subnormals kept. FLOE_AVG is the sum
+// divided by `divisor` (1 or more), in the accumulator's type, before that rounding; kPremulSum is the sum of
+// factors[s] * srcs[s][i], products in the accumulator's type too. Integers wrap around. min and max
 // propagate NaN, and order -0 before +0. A NaN result is the canonical quiet one; a single source without
-// FLOE_AVG is copied as it is. The thread's floating-point environment neither matters nor changes.
+// FLOE_AVG or kPremulSum is copied as it is. The thread's floating-point environment neither matters nor
+// changes.
 //   dsts, srcs  1 or more each, aligned to a byte only. A destination may be the very address of a source;
 //               there is no other overlap.
 //   count       elements; 0 is allowed
 //   type, op    have passed check_reduction
+//   factors     of kPremulSum: one for each source, values of `type`
 // Threads: any, at once.
 void reduce(std::span<void* const> dsts, std::span<const void* const> srcs, uint64_t count, int type, int op,
-            uint32_t divisor);
+            uint32_t divisor, std::span<const double> factors = {});
+
+// The value of one element, of any alignment, of a floating-point type; exact.
+double float_value(int type, const void* element);
 
 // Caps dispatch to the named instruction set ("" = best): FLOE_ISA. FLOE_ERR_ENVIRONMENT lists the names this
 // machine has. Not thread-safe against reduce().

@@ -72,6 +72,29 @@ TEST(Arguments, AverageOfIntegersIsUnsupported) {
   });
 }
 
+TEST(Arguments, EveryPairOfTypeAndOperationThatIsUndefinedIsRefusedByEveryReduction) {
+  refuse([](Rank& r, float* data) {
+    const auto bad = FLOE_ERR_UNSUPPORTED;
+    for (const auto type : all_types())
+      for (const auto op : all_ops()) {
+        if (supported(type, op)) continue;
+        const std::string pair = std::string(op_text(op)) + " of " + type_text(type);
+        const char* words = pair.c_str();
+        if (op == kPremulSum) {
+          floe_op_t handle = FLOE_SUM;
+          expect_refused(bad, floe_op_create_premul_sum(r.comm, data, type, &handle), words);
+          EXPECT_EQ(FLOE_SUM, handle);
+          continue;
+        }
+        expect_refused(bad, floe_all_reduce(r.comm, FLOE_IN_PLACE, data, 1, type, op, nullptr), words);
+        expect_refused(bad, floe_reduce(r.comm, data, data + 8, 1, type, op, 0, nullptr), words);
+        expect_refused(bad, floe_reduce_scatter(r.comm, data, data + 16, 1, type, op, nullptr), words);
+        const void* const sources[] = {data, data + 8};
+        expect_refused(bad, floe_local_reduce(data + 16, sources, 2, 1, type, op), words);
+      }
+  });
+}
+
 // count * element size, or that times the ranks, does not fit 64 bits or memory.
 TEST(Arguments, CountsThatOverflow) {
   refuse([](Rank& r, float* data) {

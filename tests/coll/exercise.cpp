@@ -96,23 +96,36 @@ void Exercise::place() {
 }
 
 floe_status_t Exercise::start(floe_request_t** request) {
+  if (shape_.op != kPremulSum) return start(shape_.op, request);
+  const float factor = premul_factor(rank_.rank);
+  const Bytes scalar = from_float(shape_.type, {&factor, 1});
+  floe_op_t op = FLOE_SUM;
+  floe_status_t status = floe_op_create_premul_sum(rank_.comm, scalar.data(), shape_.type, &op);
+  if (status != FLOE_OK) return status;
+  status = start(op, request);
+  // What is under way does not need it any more.
+  EXPECT_FLOE_OK(floe_op_destroy(rank_.comm, op));
+  return status;
+}
+
+floe_status_t Exercise::start(floe_op_t op, floe_request_t** request) {
   const Shape& s = shape_;
   // Both spellings of "in place" are allowed where both exist: use one and the other.
   const bool marker = s.in_place && send_ >= recv_ && seed_ % 2 == 0;
   const void* send = marker ? FLOE_IN_PLACE : send_;
   switch (s.collective) {
     case Collective::kAllReduce:
-      return floe_all_reduce(rank_.comm, send, recv_, s.count, s.type, s.op, request);
+      return floe_all_reduce(rank_.comm, send, recv_, s.count, s.type, op, request);
     case Collective::kReduce:
       // The others' receive buffer is not used: NULL and any pointer will do.
       if (!is_root())
-        return floe_reduce(rank_.comm, send_, seed_ % 3 ? recv_ : nullptr, s.count, s.type, s.op, s.root,
+        return floe_reduce(rank_.comm, send_, seed_ % 3 ? recv_ : nullptr, s.count, s.type, op, s.root,
                            request);
-      return floe_reduce(rank_.comm, send, recv_, s.count, s.type, s.op, s.root, request);
+      return floe_reduce(rank_.comm, send, recv_, s.count, s.type, op, s.root, request);
     case Collective::kBroadcast: return floe_broadcast(rank_.comm, recv_, s.count, s.type, s.root, request);
     case Collective::kAllGather: return floe_all_gather(rank_.comm, send, recv_, s.count, s.type, request);
     case Collective::kReduceScatter:
-      return floe_reduce_scatter(rank_.comm, send_, recv_, s.count, s.type, s.op, request);
+      return floe_reduce_scatter(rank_.comm, send_, recv_, s.count, s.type, op, request);
     case Collective::kBarrier: break;
   }
   return floe_barrier(rank_.comm, request);

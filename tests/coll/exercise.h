@@ -42,6 +42,7 @@ class Exercise {
   std::span<const std::byte> received() const { return {recv_, recv_bytes_}; }
 
  private:
+  floe_status_t start(floe_op_t op, floe_request_t** request);
   // Bytes within a larger block, filled with a pattern around them.
   struct Guarded {
     Guarded(size_t bytes, size_t misalign);

@@ -16,6 +16,14 @@ Call all_reduce(uint64_t count, floe_type_t type, floe_op_t op) {
     return floe_all_reduce(r.comm, FLOE_IN_PLACE, data, count, type, op, nullptr);
   };
 }
+Call premul_sum(uint64_t count) {
+  return [=](Rank& r, void* data) {
+    const float factor = 0.5f * static_cast<float>(r.rank);
+    floe_op_t op = FLOE_SUM;
+    EXPECT_FLOE_OK(floe_op_create_premul_sum(r.comm, &factor, FLOE_FLOAT32, &op));
+    return floe_all_reduce(r.comm, FLOE_IN_PLACE, data, count, FLOE_FLOAT32, op, nullptr);
+  };
+}
 Call broadcast(uint64_t count, floe_type_t type, uint32_t root) {
   return [=](Rank& r, void* data) { return floe_broadcast(r.comm, data, count, type, root, nullptr); };
 }
@@ -62,6 +70,16 @@ std::vector<Disagreement> disagreements() {
        "int32"},
       {"HalfTypes", all_reduce(300'000, FLOE_FLOAT16, FLOE_SUM), all_reduce(300'000, FLOE_BFLOAT16, FLOE_SUM),
        "float16", "bfloat16"},
+      {"BoolAndByte", all_reduce(10, FLOE_BOOL, FLOE_SUM), all_reduce(10, FLOE_UINT8, FLOE_SUM), "bool",
+       "uint8"},
+      {"Float8Types", all_reduce(300'000, FLOE_FLOAT8_E4M3, FLOE_SUM),
+       all_reduce(300'000, FLOE_FLOAT8_E5M2, FLOE_SUM), "float8_e4m3", "float8_e5m2"},
+      {"ComplexAndPairs", all_reduce(100, FLOE_COMPLEX64, FLOE_SUM), all_reduce(100, FLOE_FLOAT64, FLOE_SUM),
+       "complex64", "float64"},
+      {"Bits", all_reduce(10, FLOE_INT32, FLOE_BAND), all_reduce(10, FLOE_INT32, FLOE_BXOR), "band", "bxor"},
+      {"PremulSumAndSum", premul_sum(10), all_reduce(10, FLOE_FLOAT32, FLOE_SUM), "premul-sum", "sum"},
+      {"LargePremulSumAndSum", premul_sum(500'000), all_reduce(500'000, FLOE_FLOAT32, FLOE_SUM), "premul-sum",
+       "sum"},
       {"EqualBytes", all_reduce(100, FLOE_FLOAT64, FLOE_SUM), all_reduce(200, FLOE_FLOAT32, FLOE_SUM),
        "float64", "float32"},
       {"Operation", all_reduce(10, FLOE_FLOAT32, FLOE_SUM), all_reduce(10, FLOE_FLOAT32, FLOE_MAX), "sum",

@@ -1,5 +1,5 @@
 // What a collective must give, computed the slow and obvious way: element by element, in rank order, with
-// its own conversions of 16-bit floats, which share nothing with the kernels under test.
+// its own conversions of 16- and 8-bit floats, which share nothing with the kernels under test.
 #pragma once
 
 #include <floe/floe.h>
@@ -15,6 +15,11 @@ namespace floe::test {
 
 using Bytes = std::vector<std::byte>;
 
+// Stands for a handle of floe_op_create_premul_sum, made of premul_factor().
+constexpr auto kPremulSum = static_cast<floe_op_t>(8);
+// `rank`'s factor, a value of every floating-point type.
+float premul_factor(uint32_t rank);
+
 size_t element_size(floe_type_t type);
 const char* type_text(floe_type_t type);
 const char* op_text(floe_op_t op);
@@ -29,12 +34,13 @@ enum class Values {
   kRandom,  // also in float32 and float64
 };
 
-// A rank's input: the same for the same arguments, everywhere. 16-bit floats have ordinary values,
+// A rank's input: the same for the same arguments, everywhere. 16- and 8-bit floats have ordinary values,
 // subnormals, infinities and NaN; integers overflow.
 Bytes input(floe_type_t type, floe_op_t op, uint64_t count, uint32_t rank, uint64_t seed,
             Values values = Values::kExact);
 
-// inputs[0] op inputs[1] op ..., 16-bit floats in float32 with one rounding to nearest even at the end.
+// inputs[0] op inputs[1] op ..., 16- and 8-bit floats in float32 with one rounding to nearest even at the
+// end.
 Bytes reduce_inputs(floe_type_t type, floe_op_t op, const std::vector<Bytes>& inputs);
 
 // Bits are equal, or both elements are NaN, or both are zero.

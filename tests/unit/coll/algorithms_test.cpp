@@ -22,6 +22,7 @@ struct RankState {
   Schedule schedule;
   Data send, recv, scratch;
   bool in_place = false;
+  std::optional<uint64_t> factors_at;  // in scratch; rank r's is 1000 + r
   std::vector<bool> ended;
 
   std::span<Element> at(const Range& range) {
@@ -93,6 +94,8 @@ class Simulation {
       }
       case Step::Kind::kReduce: {
         Data sum(target.size());
+        for (uint32_t r = 0; me.factors_at && r < ranks_.size(); ++r)
+          EXPECT_EQ(me.scratch[*me.factors_at + r], 1000 + r) << "a sum before the factors";
         for (const Range& source : step.sources) {
           const auto values = me.at(source);
           ASSERT_EQ(values.size(), sum.size());
@@ -240,6 +243,30 @@ TEST(Algorithms, ReduceScatterLeavesEachRankItsBlock) {
 }
 
 // A barrier holds everybody back while one rank has not entered: no other rank can end.
+// Every rank's factor is with every rank before it adds, and the reduction is what it was.
+TEST(Algorithms, FactorsArriveBeforeAnyReduction) {
+  for (const bool in_place : {false, true})
+    for_each_case([&](uint32_t ranks, uint64_t count) {
+      std::vector<RankState> states(ranks);
+      for (uint32_t rank = 0; rank < ranks; ++rank) {
+        auto made = with_factors(direct_all_reduce(ranks, rank, {count, sizeof(Element)}), ranks, rank);
+        states[rank].schedule = std::move(made.schedule);
+        states[rank].in_place = in_place;
+        states[rank].factors_at = made.at / sizeof(Element);
+        (in_place ? states[rank].recv : states[rank].send) = input(rank, count);
+        if (!in_place) states[rank].recv.resize(count, -2);
+      }
+      Simulation simulation(std::move(states), ranks);
+      for (uint32_t rank = 0; rank < ranks; ++rank) {
+        RankState& me = simulation.rank(rank);
+        me.scratch[*me.factors_at + rank] = 1000 + rank;
+      }
+      ASSERT_TRUE(simulation.run());
+      for (uint32_t rank = 0; rank < ranks; ++rank)
+        EXPECT_EQ(simulation.rank(rank).recv, sum_of_inputs(ranks, count)) << "rank " << rank;
+    });
+}
+
 TEST(Algorithms, BarrierNeedsEveryRank) {
   for (const uint32_t ranks : kRanks) {
     for (uint32_t late = 0; late < ranks; ++late) {

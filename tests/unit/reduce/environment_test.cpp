@@ -64,11 +64,13 @@ TEST_F(Environment, KeepsSubnormalsInAThreadThatFlushesThem) {
     const auto twice = sum(FLOE_FLOAT64, 3, 5);
     const auto half = sum(FLOE_FLOAT16, 3, 5);
     const auto brain = sum(FLOE_BFLOAT16, 3, 5);
+    const auto eighth = sum(FLOE_FLOAT8_E4M3, 3, 4);
     const unsigned after = _mm_getcsr();
     _mm_setcsr(after & ~kFlush);
     EXPECT_EQ(after & kFlush, kFlush);
     for (const auto* result : {&single, &twice, &half, &brain})
       EXPECT_THAT(*result, ::testing::Each(8)) << isa;
+    EXPECT_THAT(eighth, ::testing::Each(7)) << isa;
   }
 }
 #endif

@@ -16,13 +16,14 @@
 
 namespace floe {
 
-// Bit patterns of elements, zero-extended.
-using Bits = uint64_t;
+// Bit patterns of elements, zero-extended. A complex number's lower half is its real part.
+__extension__ using Bits = unsigned __int128;
 
 // r = elements[0] op elements[1] op ..., as reduce() promises.
-Bits reduce_element(std::span<const Bits> elements, int type, int op, uint32_t divisor);
+Bits reduce_element(std::span<const Bits> elements, int type, int op, uint32_t divisor,
+                    std::span<const double> factors = {});
 
-// The element nearest to `value`, ties to even.
+// The element nearest to `value`, ties to even; of floating-point types.
 Bits encode(int type, double value);
 double decode(int type, Bits bits);
 bool is_nan(int type, Bits bits);

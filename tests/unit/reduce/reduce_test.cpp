@@ -23,6 +23,9 @@ constexpr size_t kCounts[] = {0,   1,   2,   3,   4,   5,   7,   8,   9,   13,  
                               191, 255, 256, 257, 258, 300, 319, 511, 513, 600};
 constexpr size_t kMaxCount = 600;
 
+// Values of every floating-point type; a product with one is exact in no narrower type than the accumulator.
+constexpr double kFactors[kMaxSources] = {0.375, -1.75, 12, 0.0625, -0.0, 1, 448, -3.5, 0.001953125};
+
 // Every source count's expected result, of kMaxCount elements: shorter reductions give a prefix of it.
 struct Case {
   std::vector<std::vector<std::byte>> sources;   // [source]
@@ -30,7 +33,7 @@ struct Case {
 };
 
 Case make_case(const Reduction& reduction) {
-  std::mt19937_64 random(static_cast<uint64_t>(reduction.type * 8 + reduction.op));
+  std::mt19937_64 random(static_cast<uint64_t>(reduction.type * 16 + reduction.op));
   std::vector<std::vector<Bits>> columns(kMaxCount);
   for (auto& column : columns)
     for (size_t s = 0; s < kMaxSources; ++s) column.push_back(random_element(reduction.type, random));
@@ -41,7 +44,7 @@ Case make_case(const Reduction& reduction) {
     for (const auto& column : columns) {
       source.push_back(column[s]);
       result.push_back(
-          reduce_element(std::span(column).first(s + 1), reduction.type, reduction.op, kDivisor));
+          reduce_element(std::span(column).first(s + 1), reduction.type, reduction.op, kDivisor, kFactors));
     }
     c.sources.push_back(to_bytes(reduction.type, source));
     c.expected.push_back(to_bytes(reduction.type, result));
@@ -85,6 +88,8 @@ class EveryReduction : public ::testing::TestWithParam<Reduction> {
     return elements(case_.expected[sources - 1].data(), count);
   }
 
+  std::span<const double> factors(size_t sources) const { return std::span(kFactors).first(sources); }
+
   int type_, op_;
   size_t size_;
   Case case_;
@@ -114,7 +119,7 @@ TEST_P(EveryReduction, MatchesTheOracleOnEveryIsaForAllCountsSourcesAndDestinati
             std::fill_n(destinations[d]->tail(bytes), bytes, std::byte{0xA5});
             dsts.push_back(destinations[d]->tail(count * size_));
           }
-          reduce(dsts, srcs, count, type_, op_, kDivisor);
+          reduce(dsts, srcs, count, type_, op_, kDivisor, factors(srcs.size()));
           for (size_t d = 0; d < destination_count; ++d) {
             const std::byte* whole = destinations[d]->tail(bytes);
             const std::byte* start = destinations[d]->tail(count * size_);
@@ -144,7 +149,7 @@ TEST_P(EveryReduction, NeedsNoAlignment) {
         destination.assign(kMaxCount * size_ + 16, std::byte{0xA5});
         dsts.push_back(destination.data() + shift);
       }
-      reduce(dsts, srcs, count, type_, op_, kDivisor);
+      reduce(dsts, srcs, count, type_, op_, kDivisor, factors(srcs.size()));
       for (const auto& destination : destinations) {
         ASSERT_EQ(elements(destination.data() + shift, count), expected(3, count)) << isa << " +" << shift;
         EXPECT_THAT(std::span(destination).first(shift), Each(std::byte{0xA5}));
@@ -170,7 +175,7 @@ TEST_P(EveryReduction, ADestinationMayBeASource) {
             std::vector<void*> dsts;
             for (size_t i = 0; i < destination_count; ++i) dsts.push_back(own[i].data());
             dsts[d] = sources[s].data();
-            reduce(dsts, srcs, count, type_, op_, kDivisor);
+            reduce(dsts, srcs, count, type_, op_, kDivisor, factors(srcs.size()));
             for (const void* destination : dsts)
               ASSERT_EQ(elements(static_cast<const std::byte*>(destination), count),
                         expected(source_count, count))
@@ -194,7 +199,8 @@ TEST_P(EveryReduction, ManyDestinationsOfALongReductionAllGetIt) {
   }
   std::vector<std::byte> first(a.size()), second(a.size()), third(a.size());
   reduce(std::vector<void*>{first.data(), second.data(), a.data(), third.data(), b.data()},
-         std::vector<const void*>{a.data(), b.data()}, kRepeats * kMaxCount, type_, op_, kDivisor);
+         std::vector<const void*>{a.data(), b.data()}, kRepeats * kMaxCount, type_, op_, kDivisor,
+         factors(2));
   for (const auto* destination : {&first, &second, &a, &third, &b})
     EXPECT_TRUE(*destination == result) << reduction_name(GetParam());
 }
@@ -236,7 +242,8 @@ TEST(Reduce, SumsInTheOrderOfSources) {  // any other order loses a different pa
 
 TEST(Reduce, MinimumAndMaximumPropagateNanAndOrderZeros) {
   const double nan = std::numeric_limits<double>::quiet_NaN();
-  for (const int type : {FLOE_FLOAT32, FLOE_FLOAT64, FLOE_FLOAT16, FLOE_BFLOAT16}) {
+  for (const int type :
+       {FLOE_FLOAT32, FLOE_FLOAT64, FLOE_FLOAT16, FLOE_BFLOAT16, FLOE_FLOAT8_E4M3, FLOE_FLOAT8_E5M2}) {
     for (const int op : {FLOE_MIN, FLOE_MAX}) {
       EXPECT_THAT(reduce_floats(type, op, {nan, 1, 2}), Each(::testing::IsNan()));
       EXPECT_THAT(reduce_floats(type, op, {1, nan, -2}), Each(::testing::IsNan()));
@@ -245,6 +252,51 @@ TEST(Reduce, MinimumAndMaximumPropagateNanAndOrderZeros) {
           EXPECT_EQ(std::signbit(zero), op == FLOE_MIN);
     }
   }
+}
+
+TEST(Reduce, PremulSumRoundsNeitherProductsNorTheirSum) {  // 448 * 448 and 29.75 are no float8
+  const std::vector<std::byte> ones = {std::byte{0x38}}, largest = {std::byte{0x7E}};
+  std::byte result{};
+  const auto premul = [&](const std::vector<std::byte>& a, double x, const std::vector<std::byte>& b,
+                          double y) {
+    reduce(std::vector<void*>{&result}, std::vector<const void*>{a.data(), b.data()}, 1, FLOE_FLOAT8_E4M3,
+           kPremulSum, 1, std::vector<double>{x, y});
+    return decode(FLOE_FLOAT8_E4M3, static_cast<Bits>(result));
+  };
+  EXPECT_EQ(premul(largest, 448, largest, -448), 0);
+  EXPECT_EQ(premul(largest, 448, ones, 1), 448);
+  EXPECT_EQ(premul(largest, 0.0625, ones, 1.75), 30);  // 28 + 1.75, nearest of 28, 30, 32
+}
+
+TEST(Reduce, Float8OverflowsAsPyTorchConverts) {
+  const double infinity = std::numeric_limits<double>::infinity();
+  EXPECT_THAT(reduce_floats(FLOE_FLOAT8_E4M3, FLOE_SUM, {448, 448}), Each(448));
+  EXPECT_THAT(reduce_floats(FLOE_FLOAT8_E4M3, FLOE_SUM, {-448, -448, -448}), Each(-448));
+  EXPECT_THAT(reduce_floats(FLOE_FLOAT8_E4M3, FLOE_SUM, {448, 448, -448}), Each(448));
+  EXPECT_THAT(reduce_floats(FLOE_FLOAT8_E5M2, FLOE_SUM, {57344, 4096}), Each(infinity));  // a tie, to even
+  EXPECT_THAT(reduce_floats(FLOE_FLOAT8_E5M2, FLOE_SUM, {57344, 3584}), Each(57344));
+  EXPECT_THAT(reduce_floats(FLOE_FLOAT8_E5M2, FLOE_SUM, {-57344, -57344}), Each(-infinity));
+}
+
+TEST(Reduce, AnyByteButZeroIsTrueAndResultsAreZeroOrOne) {
+  const std::vector<uint8_t> a = {0, 0, 2, 128, 255}, b = {0, 7, 0, 1, 255};
+  const std::vector<const void*> srcs = {a.data(), b.data()};
+  const auto combine = [&](int op) {
+    std::vector<uint8_t> result(5);
+    reduce(std::vector<void*>{result.data()}, srcs, 5, FLOE_BOOL, op, 1);
+    return result;
+  };
+  for (const int op : {FLOE_SUM, FLOE_MAX, FLOE_BOR}) EXPECT_THAT(combine(op), ElementsAre(0, 1, 1, 1, 1));
+  for (const int op : {FLOE_PRODUCT, FLOE_MIN, FLOE_BAND})
+    EXPECT_THAT(combine(op), ElementsAre(0, 0, 0, 1, 1));
+  EXPECT_THAT(combine(FLOE_BXOR), ElementsAre(0, 1, 1, 0, 0));
+}
+
+TEST(Reduce, ProductsOfComplexNumbers) {  // (1 + 2i) (3 - i) (i) = -5 + 5i
+  const float a[] = {1, 2}, b[] = {3, -1}, c[] = {0, 1};
+  float result[2] = {};
+  reduce(std::vector<void*>{result}, std::vector<const void*>{a, b, c}, 1, FLOE_COMPLEX64, FLOE_PRODUCT, 1);
+  EXPECT_THAT(result, ElementsAre(-5, 5));
 }
 
 TEST(Reduce, IntegersWrapAround) {

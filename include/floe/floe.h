@@ -92,7 +92,8 @@ typedef enum floe_op {
   FLOE_OP_LIMIT = 0x7fffffff /* 256 to this: handles of floe_op_create_premul_sum */
 } floe_op_t;
 
-/* For `send` of a collective: the input is in `recv`. */
+/* For `send` of a collective: the input is in `recv`. For `recv` of floe_scatter and floe_scatter_v, cast to
+ * void *: the root's own block stays in `send`. */
 #define FLOE_IN_PLACE ((const void *)(intptr_t)-1)
 /* For `source` of floe_recv: whichever rank's matching message comes first. */
 #define FLOE_ANY_SOURCE UINT32_MAX
@@ -272,6 +273,72 @@ FLOE_API floe_status_t floe_op_create_premul_sum(floe_comm_t *comm, const void *
  * Not collective. Threads: any. Blocking: no. Returns FLOE_OK, FLOE_ERR_ARGUMENT (no such handle of this
  * communicator), FLOE_ERR_FORKED. */
 FLOE_API floe_status_t floe_op_destroy(floe_comm_t *comm, floe_op_t op);
+
+/* ---- Collectives of blocks ----------------------------------------------------------------
+ * As above, with a block for each rank. In a v-form the blocks have sizes of their own:
+ *   counts   elements of each rank's block; `size` of them, some or all may be 0
+ *   offsets  where each block starts, in elements from the start of the buffer; `size` of them, in any order
+ *            and with gaps, which are neither read nor written; those of empty blocks mean nothing.
+ *            NULL: the blocks lie back to back. Ranks' offsets need not be the same.
+ * Arrays are read during the call only. A buffer may be NULL if all of its blocks are empty. Blocks that are
+ * written may not overlap each other or what is read; blocks that are only read may overlap each other.
+ * Ranks that disagree about the size of a block: FLOE_ERR_MISMATCH. */
+
+/* Gathers counts[r] elements of each rank r's `send` into block r of `recv` on all ranks. All ranks give
+ * `counts`, with the same values, else FLOE_ERR_MISMATCH. In place: send is block `rank` of recv, or
+ * FLOE_IN_PLACE. */
+FLOE_API floe_status_t floe_all_gather_v(floe_comm_t *comm, const void *send, void *recv,
+                                         const uint64_t *counts, const uint64_t *offsets, floe_type_t type,
+                                         floe_request_t **req);
+
+/* Combines the blocks of `send` of all ranks and leaves block `rank` of the result, counts[rank] elements, in
+ * `recv`. All ranks give `counts`, with the same values, else FLOE_ERR_MISMATCH. In place: recv is block
+ * `rank` of send (the rest of send is unchanged). */
+FLOE_API floe_status_t floe_reduce_scatter_v(floe_comm_t *comm, const void *send, void *recv,
+                                             const uint64_t *counts, const uint64_t *offsets,
+                                             floe_type_t type, floe_op_t op, floe_request_t **req);
+
+/* Sends block r of `send` to each rank r, and receives its block for this rank as block r of `recv`. Both
+ * buffers have size * count elements. In place: send is recv or FLOE_IN_PLACE; floe then takes memory for up
+ * to 8 blocks until the operation completes. */
+FLOE_API floe_status_t floe_all_to_all(floe_comm_t *comm, const void *send, void *recv, uint64_t count,
+                                       floe_type_t type, floe_request_t **req);
+
+/* The same with blocks of any size. All ranks give all arrays: send_counts[r] of this rank is
+ * recv_counts[rank] of rank r, else FLOE_ERR_MISMATCH (FLOE_ERR_ARGUMENT if r is this rank). In place: send
+ * is FLOE_IN_PLACE, send_counts and send_offsets are not used, two ranks' blocks for each other have the same
+ * size, and floe takes memory for up to 8 blocks of the largest size. */
+FLOE_API floe_status_t floe_all_to_all_v(floe_comm_t *comm, const void *send, const uint64_t *send_counts,
+                                         const uint64_t *send_offsets, void *recv,
+                                         const uint64_t *recv_counts, const uint64_t *recv_offsets,
+                                         floe_type_t type, floe_request_t **req);
+
+/* Gathers `count` elements of each rank's `send` into `recv` (size * count elements, in rank order) of rank
+ * `root`. Other ranks' recv is not used. In place, on the root: send is recv + root * count, or
+ * FLOE_IN_PLACE. */
+FLOE_API floe_status_t floe_gather(floe_comm_t *comm, const void *send, void *recv, uint64_t count,
+                                   floe_type_t type, uint32_t root, floe_request_t **req);
+
+/* The same with blocks of any size. Every rank r gives send_count; the root gives counts and offsets, which
+ * the others may leave NULL. send_count of rank r is the root's counts[r], else FLOE_ERR_MISMATCH
+ * (FLOE_ERR_ARGUMENT if r is the root). In place, on the root: send is block `root` of recv, or
+ * FLOE_IN_PLACE, with which send_count is not used. */
+FLOE_API floe_status_t floe_gather_v(floe_comm_t *comm, const void *send, uint64_t send_count, void *recv,
+                                     const uint64_t *counts, const uint64_t *offsets, floe_type_t type,
+                                     uint32_t root, floe_request_t **req);
+
+/* Sends the r-th `count` elements of `send` (size * count elements) of rank `root` to each rank r's `recv`.
+ * Other ranks' send is not used. In place, on the root: recv is send + root * count, or FLOE_IN_PLACE. */
+FLOE_API floe_status_t floe_scatter(floe_comm_t *comm, const void *send, void *recv, uint64_t count,
+                                    floe_type_t type, uint32_t root, floe_request_t **req);
+
+/* The same with blocks of any size. Every rank r gives recv_count; the root gives counts and offsets, which
+ * the others may leave NULL. recv_count of rank r is the root's counts[r], else FLOE_ERR_MISMATCH
+ * (FLOE_ERR_ARGUMENT if r is the root). In place, on the root: recv is block `root` of send, or
+ * FLOE_IN_PLACE, with which recv_count is not used. */
+FLOE_API floe_status_t floe_scatter_v(floe_comm_t *comm, const void *send, const uint64_t *counts,
+                                      const uint64_t *offsets, void *recv, uint64_t recv_count,
+                                      floe_type_t type, uint32_t root, floe_request_t **req);
 
 /* ---- Point to point -----------------------------------------------------------------------
  * A message from one rank to another carries a 64-bit tag. Messages of one sender, receiver and tag are

@@ -1,56 +1,11 @@
 // Collectives, point to point and the local reduction: argument checks.
 #include <algorithm>
 
-#include "api/api.h"
+#include "api/arguments.h"
 #include "reduce/reduce.h"
 
 using namespace floe;
 using namespace floe::api;
-
-namespace {
-
-// `blocks` blocks of `count` elements must have a size that fits into 63 bits.
-Status check_count(uint64_t count, floe_type_t type, uint64_t blocks = 1) {
-  const uint64_t element = type_size(type);
-  if (element == 0) return error(FLOE_ERR_ARGUMENT, "type is {}: not a floe_type_t", static_cast<int>(type));
-  constexpr uint64_t kMax = uint64_t{1} << 62;
-  if (count > kMax / element / blocks)
-    return error(FLOE_ERR_ARGUMENT, "count is {}: too many elements of {} (a negative number?)", count,
-                 type_name(type));
-  return {};
-}
-
-Status check_buffer(const void* buffer, uint64_t count, std::string_view name) {
-  if (!buffer && count != 0) return error(FLOE_ERR_ARGUMENT, "{} is NULL and count is {}", name, count);
-  return {};
-}
-
-Status check_root(uint32_t root, const Communicator& comm) {
-  if (root >= comm.size())
-    return error(FLOE_ERR_ARGUMENT, "root is {}: it must be less than size, {}", root, comm.size());
-  return {};
-}
-
-// `a` and `b` are equal or do not overlap.
-Status check_overlap(const void* a, uint64_t a_bytes, const void* b, uint64_t b_bytes) {
-  const auto first = reinterpret_cast<uintptr_t>(a), second = reinterpret_cast<uintptr_t>(b);
-  if (a_bytes == 0 || b_bytes == 0 || first + a_bytes <= second || second + b_bytes <= first) return {};
-  return {FLOE_ERR_ARGUMENT, "send and recv overlap, and not as the in-place form allows"};
-}
-
-// Hands the operation to the caller, or waits for it.
-Status conclude(const Communicator& comm, Communicator::Started started, floe_request_t** req) {
-  if (!started.ok()) return started.status();
-  if (req) {
-    *req = new floe_request{comm.engine(), std::move(*started)};
-    return {};
-  }
-  if (!*started) return {};  // complete already
-  comm.engine()->wait(**started, Deadline::never());
-  return (*started)->status();
-}
-
-}  // namespace
 
 extern "C" {
 

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "engine/schedule.h"
 
@@ -17,6 +18,17 @@ struct Elements {
   uint64_t element = 1;
   uint64_t bytes() const { return count * element; }
 };
+
+// Where the block of each rank lies in a buffer, in bytes.
+struct Block {
+  uint64_t offset = 0;
+  uint64_t bytes = 0;
+  Range in(Buffer buffer) const { return {buffer, offset, bytes}; }
+};
+using Blocks = std::vector<Block>;
+
+// Blocks of `bytes` each, back to back.
+Blocks equal_blocks(uint32_t ranks, uint64_t bytes);
 
 // Part `index` of `parts` near-equal contiguous parts of `all`, as bytes of `buffer`.
 Range part(Buffer buffer, Elements all, uint32_t parts, uint32_t index);
@@ -41,13 +53,29 @@ Schedule reduce(uint32_t ranks, uint32_t rank, Elements data, uint32_t root);
 // log2(n) * (alpha + bytes * beta). Uses kRecv only.
 Schedule broadcast(uint32_t ranks, uint32_t rank, Elements data, uint32_t root);
 
-// Every rank sends its block to all others: alpha + (n-1) * bytes * beta.
-// kSend is this rank's block, unless in_place: then it is already in its place in kRecv.
-Schedule all_gather(uint32_t ranks, uint32_t rank, Elements block, bool in_place);
+// An empty block is a message like any other: the receiver of one that ought not to be empty finds out.
 
-// Every rank sends block i of its n blocks to rank i, which adds them in rank order.
-// alpha + (n-1) * bytes * (beta + gamma).
-Schedule reduce_scatter(uint32_t ranks, uint32_t rank, Elements block);
+// Every rank sends its block to all others: alpha + (n-1) * bytes * beta for equal blocks.
+// kSend is this rank's block, unless in_place: then it is already in its place in kRecv.
+Schedule all_gather(uint32_t rank, const Blocks& to, bool in_place);
+
+// Every rank sends block i of its blocks to rank i, which adds them in rank order.
+// alpha + (n-1) * bytes * (beta + gamma) for equal blocks.
+Schedule reduce_scatter(uint32_t rank, const Blocks& from);
+
+// Pairwise exchange (Thakur, Rabenseifner & Gropp 2005, "Optimization of collective communication operations
+// in MPICH"), some exchanges at a time. n/8 * alpha + (n-1) * bytes * beta for equal blocks.
+// `from` lies in kSend and `to` in kRecv. In place there is no kSend, `from` is not used, and two ranks'
+// blocks for each other have the same size; up to 8 blocks of scratch.
+Schedule all_to_all(uint32_t rank, const Blocks& from, const Blocks& to, bool in_place);
+
+// Every rank sends its block, kSend, to the root, which has it in kRecv. alpha + (n-1) * bytes * beta.
+// `bytes` is of a rank that is not the root, `to` is the root's.
+Schedule gather(uint32_t rank, uint64_t bytes, const Blocks& to, uint32_t root);
+
+// The root sends each rank its block of kSend, which has it in kRecv. alpha + (n-1) * bytes * beta.
+// `from` is the root's, `bytes` is of a rank that is not the root.
+Schedule scatter(uint32_t rank, const Blocks& from, uint64_t bytes, uint32_t root);
 
 // A reduction whose ranks have factors (premul-sum): they exchange them, a double each, before they add. They
 // end in scratch at `at`, in rank order; this rank's own must be in its place from the start. Adds 8 bytes to

@@ -2,15 +2,17 @@
 
 namespace floe {
 
-Schedule all_gather(uint32_t ranks, uint32_t rank, Elements block, bool in_place) {
+Schedule all_gather(uint32_t rank, const Blocks& to, bool in_place) {
   Schedule s;
-  const auto place = [&](uint32_t of) { return Range{Buffer::kRecv, of * block.bytes(), block.bytes()}; };
-  const Range mine = in_place ? place(rank) : Range{Buffer::kSend, 0, block.bytes()};
+  const auto ranks = static_cast<uint32_t>(to.size());
+  const Range own = to[rank].in(Buffer::kRecv);
+  const Range mine = in_place ? own : Range{Buffer::kSend, 0, own.bytes};
   for (uint32_t step = 1; step < ranks; ++step) {
-    s.receive((rank + ranks - step) % ranks, 0, place((rank + ranks - step) % ranks));
-    s.send((rank + step) % ranks, 0, mine);
+    const uint32_t dest = (rank + step) % ranks, from = (rank + ranks - step) % ranks;
+    s.receive(from, 0, to[from].in(Buffer::kRecv));
+    s.send(dest, 0, mine);
   }
-  if (!in_place) s.copy(place(rank), mine);
+  if (!in_place) s.copy(own, mine);
   return s;
 }
 

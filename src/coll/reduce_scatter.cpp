@@ -31,11 +31,12 @@ DirectReduceScatter direct_reduce_scatter(Schedule& s, uint32_t ranks, uint32_t 
   return scatter_parts(s, ranks, rank, parts, to);
 }
 
-Schedule reduce_scatter(uint32_t ranks, uint32_t rank, Elements block) {
+Schedule reduce_scatter(uint32_t rank, const Blocks& from) {
   Schedule s;
   std::vector<Range> parts;
-  for (uint32_t i = 0; i < ranks; ++i) parts.push_back({Buffer::kSend, i * block.bytes(), block.bytes()});
-  scatter_parts(s, ranks, rank, parts, {Buffer::kRecv, 0, block.bytes()});
+  for (const Block& block : from) parts.push_back(block.in(Buffer::kSend));
+  const auto ranks = static_cast<uint32_t>(from.size());
+  scatter_parts(s, ranks, rank, parts, {Buffer::kRecv, 0, from[rank].bytes});
   return s;
 }
 

@@ -3,23 +3,9 @@
 #include <algorithm>
 
 #include "base/log.h"
-#include "coll/algorithms.h"
+#include "comm/descriptor.h"
 
 namespace floe {
-namespace {
-
-constexpr uint8_t kCollectiveLane = 1;
-
-Descriptor collective(Kind kind, uint64_t count, int type = 0, int op = 0, uint32_t root = 0) {
-  return {static_cast<uint8_t>(kind),
-          static_cast<uint8_t>(op),
-          static_cast<uint8_t>(type),
-          kCollectiveLane,
-          root,
-          count};
-}
-
-}  // namespace
 
 Result<std::unique_ptr<Communicator>> Communicator::create(std::shared_ptr<Engine> engine,
                                                            const WireUpConfig& config, Store* store) {
@@ -159,16 +145,17 @@ Communicator::Started Communicator::broadcast(void* buffer, uint64_t count, floe
 
 Communicator::Started Communicator::all_gather(const void* send, void* recv, uint64_t count,
                                                floe_type_t type) {
-  const Elements block{count, type_size(type)};
-  const bool in_place = send == static_cast<std::byte*>(recv) + rank() * block.bytes();
-  return scheduled(collective(Kind::kAllGather, count, type),
-                   floe::all_gather(size(), rank(), block, in_place), send, recv);
+  const Blocks to = equal_blocks(size(), count * type_size(type));
+  const bool in_place = send == static_cast<std::byte*>(recv) + to[rank()].offset;
+  return scheduled(collective(Kind::kAllGather, count, type), floe::all_gather(rank(), to, in_place), send,
+                   recv);
 }
 
 Communicator::Started Communicator::reduce_scatter(const void* send, void* recv, uint64_t count,
                                                    floe_type_t type, Operator op) {
+  const Blocks from = equal_blocks(size(), count * type_size(type));
   return scheduled(collective(Kind::kReduceScatter, count, type, op.op), op,
-                   floe::reduce_scatter(size(), rank(), {count, type_size(type)}), send, recv);
+                   floe::reduce_scatter(rank(), from), send, recv);
 }
 
 Communicator::Started Communicator::send(const void* buffer, uint64_t bytes, uint32_t dest, uint64_t tag) {

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "base/types.h"
+#include "coll/algorithms.h"
 #include "comm/op_table.h"
 #include "comm/wire_up.h"
 #include "engine/engine.h"
@@ -48,6 +49,20 @@ class Communicator {
   // In place: recv is this rank's block of send.
   Started reduce_scatter(const void* send, void* recv, uint64_t count, floe_type_t type, Operator op);
   Started barrier(bool wait);
+
+  // blocks.cpp. A rank that is not the root has no blocks, and its other buffer is not used.
+  Started all_gather_v(const void* send, void* recv, const Blocks& to, floe_type_t type);
+  Started reduce_scatter_v(const void* send, const Blocks& from, void* recv, floe_type_t type, Operator op);
+  Started all_to_all(const void* send, void* recv, uint64_t count, floe_type_t type, bool in_place);
+  Started all_to_all_v(const void* send, const Blocks& from, void* recv, const Blocks& to, floe_type_t type,
+                       bool in_place);
+  Started gather(const void* send, void* recv, uint64_t count, floe_type_t type, uint32_t root);
+  Started gather_v(const void* send, uint64_t count, void* recv, const Blocks& to, floe_type_t type,
+                   uint32_t root);
+  Started scatter(const void* send, void* recv, uint64_t count, floe_type_t type, uint32_t root);
+  Started scatter_v(const void* send, const Blocks& from, void* recv, uint64_t count, floe_type_t type,
+                    uint32_t root);
+
   Started send(const void* buffer, uint64_t bytes, uint32_t dest, uint64_t tag);
   // From the rank in `sources`, or any of them.
   Started receive(void* buffer, uint64_t bytes, std::vector<uint32_t> sources, uint64_t tag);

@@ -146,8 +146,11 @@ void Messenger::deliver(Transfer& receive, const PacketHeader& h, std::span<cons
   const bool collective = receive.descriptor.lane != 0;
   if (collective && !(receive.descriptor == h.descriptor))
     return set_problem(h, mismatch(h.source, h.descriptor, rank_, receive.descriptor));
-  if (collective && h.bytes != receive.bytes)
+  if (collective && h.bytes != receive.bytes) {
+    if (is_v_form(h.descriptor.kind))
+      return set_problem(h, size_mismatch(h.descriptor, h.source, h.bytes, rank_, receive.bytes));
     return bad_packet(h, "a collective's message has the wrong size");
+  }
   receive.peer = h.source;
   if (h.bytes > receive.bytes) {
     return set_problem(

@@ -21,7 +21,20 @@ enum class Kind : uint8_t {
   kAllGather,
   kReduceScatter,
   kBarrier,
+  kAllGatherV,
+  kReduceScatterV,
+  kAllToAll,
+  kAllToAllV,
+  kGather,
+  kGatherV,
+  kScatter,
+  kScatterV,
 };
+
+// What the descriptor says of blocks: their count, if they are all equal; kAllGatherV, kReduceScatterV: the
+// sum of the counts, and their digest in `root`; the other v-forms: nothing, as each pair of ranks agrees on
+// a block between them alone, so that messages may turn out to have the wrong size.
+bool is_v_form(uint8_t kind);
 
 // "all_reduce (bfloat16 x 1048576, sum)".
 std::string describe(const Descriptor& descriptor);
@@ -30,6 +43,10 @@ uint32_t hash(const Descriptor& descriptor);
 
 // FLOE_ERR_MISMATCH, naming both ranks and what each called.
 Status mismatch(uint32_t rank, const Descriptor& called, uint32_t other, const Descriptor& other_called);
+
+// The same when ranks agree on all but the size of a block, which `from` sends to `to`.
+Status size_mismatch(const Descriptor& called, uint32_t from, uint64_t sent_bytes, uint32_t to,
+                     uint64_t expected_bytes);
 
 // All members but `complete_` are touched under the engine's lock only.
 class Operation {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <new>
 #include <vector>
 
 namespace floe {
@@ -47,8 +48,11 @@ class Schedule {
     steps_.push_back(std::move(step));
     return static_cast<StepId>(steps_.size() - 1);
   }
-  // Room for `bytes` more bytes of scratch; returns where it starts.
+  // Room for `bytes` more bytes of scratch; returns where it starts. Throws for more than there are
+  // addresses.
   uint64_t scratch(uint64_t bytes) {
+    constexpr uint64_t kMost = uint64_t{1} << 62;
+    if (bytes > kMost || scratch_bytes_ > kMost) throw std::bad_alloc();
     const uint64_t at = scratch_bytes_;
     scratch_bytes_ += (bytes + 63) / 64 * 64;
     return at;

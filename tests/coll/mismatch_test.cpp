@@ -45,6 +45,81 @@ Call reduce_scatter(uint64_t count, floe_op_t op) {
     return floe_reduce_scatter(r.comm, input.data(), data, count, FLOE_FLOAT32, op, nullptr);
   };
 }
+Call all_to_all(uint64_t count, floe_type_t type) {
+  return [=](Rank& r, void* data) {
+    std::vector<double> input(count * r.size);
+    return floe_all_to_all(r.comm, input.data(), data, count, type, nullptr);
+  };
+}
+Call gather(uint64_t count, uint32_t root) {
+  return [=](Rank& r, void* data) {
+    std::vector<float> input(count);
+    return floe_gather(r.comm, input.data(), data, count, FLOE_FLOAT32, root, nullptr);
+  };
+}
+Call scatter(uint64_t count, uint32_t root) {
+  return [=](Rank& r, void* data) {
+    std::vector<float> input(count * r.size);
+    return floe_scatter(r.comm, input.data(), data, count, FLOE_FLOAT32, root, nullptr);
+  };
+}
+
+// v-forms: every block has `count` elements, but what this rank says of one of them.
+std::vector<uint64_t> blocks(const Rank& r, uint64_t count, uint64_t first_has) {
+  std::vector<uint64_t> counts(r.size, count);
+  counts[0] = first_has;
+  return counts;
+}
+Call all_gather_v(uint64_t count, uint64_t first_has) {
+  return [=](Rank& r, void* data) {
+    const auto counts = blocks(r, count, first_has);
+    std::vector<float> input(counts[r.rank]);
+    return floe_all_gather_v(r.comm, input.data(), data, counts.data(), nullptr, FLOE_FLOAT32, nullptr);
+  };
+}
+Call reduce_scatter_v(uint64_t count, uint64_t first_has, floe_op_t op) {
+  return [=](Rank& r, void* data) {
+    const auto counts = blocks(r, count, first_has);
+    std::vector<float> input(count * r.size + first_has);
+    return floe_reduce_scatter_v(r.comm, input.data(), data, counts.data(), nullptr, FLOE_FLOAT32, op,
+                                 nullptr);
+  };
+}
+// Counts that only differ in their order.
+Call all_gather_v_swapped(bool swapped) {
+  return [=](Rank& r, void* data) {
+    std::vector<uint64_t> counts(r.size, 5);
+    counts[0] = swapped ? 4 : 6;
+    counts[1] = swapped ? 6 : 4;
+    std::vector<float> input(counts[r.rank]);
+    return floe_all_gather_v(r.comm, input.data(), data, counts.data(), nullptr, FLOE_FLOAT32, nullptr);
+  };
+}
+// What this rank sends to rank 0.
+Call all_to_all_v(uint64_t count, uint64_t to_first) {
+  return [=](Rank& r, void* data) {
+    const auto to = blocks(r, count, to_first), from = blocks(r, count, count);
+    std::vector<float> input(count * r.size + to_first);
+    return floe_all_to_all_v(r.comm, input.data(), to.data(), nullptr, data, from.data(), nullptr,
+                             FLOE_FLOAT32, nullptr);
+  };
+}
+Call gather_v(uint64_t root_expects, uint64_t sends, uint32_t root = 0) {
+  return [=](Rank& r, void* data) {
+    const std::vector<uint64_t> counts(r.size, root_expects);
+    std::vector<float> input(r.rank == root ? root_expects : sends);
+    return floe_gather_v(r.comm, input.data(), input.size(), data, counts.data(), nullptr, FLOE_FLOAT32, root,
+                         nullptr);
+  };
+}
+Call scatter_v(uint64_t root_sends, uint64_t expects, uint32_t root = 0) {
+  return [=](Rank& r, void* data) {
+    const std::vector<uint64_t> counts(r.size, root_sends);
+    std::vector<float> input(root_sends * r.size);
+    return floe_scatter_v(r.comm, input.data(), counts.data(), nullptr, data,
+                          r.rank == root ? root_sends : expects, FLOE_FLOAT32, root, nullptr);
+  };
+}
 Call barrier() {
   return [](Rank& r, void*) { return floe_barrier(r.comm, nullptr); };
 }
@@ -104,6 +179,43 @@ std::vector<Disagreement> disagreements() {
   };
 }
 
+// Rank 1 is the odd one; rank 0 is the root but where it says otherwise.
+std::vector<Disagreement> block_disagreements() {
+  return {
+      {"AllToAllCount", all_to_all(10, FLOE_FLOAT32), all_to_all(11, FLOE_FLOAT32), "10", "11"},
+      {"AllToAllLargeCount", all_to_all(200'000, FLOE_FLOAT32), all_to_all(200'001, FLOE_FLOAT32), "200000",
+       "200001"},
+      {"AllToAllType", all_to_all(10, FLOE_FLOAT32), all_to_all(10, FLOE_INT32), "float32", "int32"},
+      {"AllToAllAndItsVForm", all_to_all(10, FLOE_FLOAT32), all_to_all_v(10, 10), "all_to_all (",
+       "all_to_all_v"},
+      {"AllToAllVBlock", all_to_all_v(30, 30), all_to_all_v(30, 29), "expects 30", "sends 29"},
+      {"AllToAllVLargeBlock", all_to_all_v(300'000, 300'000), all_to_all_v(300'000, 300'001),
+       "expects 300000", "sends 300001"},
+      {"AllToAllVNothing", all_to_all_v(30, 30), all_to_all_v(30, 0), "expects 30", "sends 0"},
+      {"AllToAllVSomething", all_to_all_v(0, 0), all_to_all_v(0, 8), "expects 0", "sends 8"},
+      {"GatherCount", gather(10, 0), gather(11, 0), "10", "11"},
+      {"GatherRoot", gather(10, 0), gather(10, 1), "root 0", "root 1"},
+      {"GatherVBlock", gather_v(10, 10), gather_v(10, 11), "expects 10", "sends 11"},
+      {"GatherVLargeBlock", gather_v(1'000'000, 1'000'000), gather_v(1'000'000, 999'999), "expects 1000000",
+       "sends 999999"},
+      {"GatherVNothing", gather_v(10, 10), gather_v(10, 0), "expects 10", "sends 0"},
+      {"GatherVRoot", gather_v(10, 10, 0), gather_v(10, 10, 1), "root 0", "root 1"},
+      {"ScatterCount", scatter(10, 0), scatter(11, 0), "10", "11"},
+      {"ScatterRoot", scatter(10, 0), scatter(10, 1), "root 0", "root 1"},
+      {"ScatterVBlock", scatter_v(10, 10), scatter_v(10, 11), "sends 10", "expects 11"},
+      {"ScatterVLargeBlock", scatter_v(1'000'000, 1'000'000), scatter_v(1'000'000, 1'000'001),
+       "sends 1000000", "expects 1000001"},
+      {"ScatterVNothing", scatter_v(0, 0), scatter_v(0, 11), "sends 0", "expects 11"},
+      {"GatherAndScatter", gather(10, 0), scatter(10, 0), "gather (", "scatter ("},
+      {"AllGatherVTotal", all_gather_v(10, 10), all_gather_v(10, 11), "counts", "1 in all"},
+      {"AllGatherVOrder", all_gather_v_swapped(false), all_gather_v_swapped(true), "digest", "digest"},
+      {"ReduceScatterVCounts", reduce_scatter_v(3000, 3000, FLOE_SUM), reduce_scatter_v(3000, 0, FLOE_SUM),
+       "counts", "000 in all"},
+      {"ReduceScatterVOperation", reduce_scatter_v(10, 5, FLOE_SUM), reduce_scatter_v(10, 5, FLOE_MAX), "sum",
+       "max"},
+  };
+}
+
 class Mismatch : public testing::TestWithParam<Disagreement> {};
 
 // What a rank sees: the disagreement at this call, or, if its part was over before anyone could know, at
@@ -143,6 +255,9 @@ TEST_P(Mismatch, IsFoundAfterCallsThatAgreed) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Of, Mismatch, testing::ValuesIn(disagreements()),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+INSTANTIATE_TEST_SUITE_P(OfBlocks, Mismatch, testing::ValuesIn(block_disagreements()),
                          [](const auto& info) { return std::string(info.param.name); });
 
 // A rank that left a call out: the next ones meet, and differ.

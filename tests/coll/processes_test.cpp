@@ -1,6 +1,7 @@
 // The oracle again, with ranks as processes that meet through the store of the environment.
 #include "processes.h"
 
+#include "block_exercise.h"
 #include "exercise.h"
 
 namespace floe::test {
@@ -19,6 +20,23 @@ TEST_P(ProcessRanks, EveryCollectiveGivesTheOraclesResult) {
           if (count > 100'000 && (kSanitized || me.rank().size > 4)) continue;
           const auto root = static_cast<uint32_t>(seed % me.rank().size);
           Exercise(me.rank(), {collective, type, FLOE_SUM, count, root, seed % 2 == 0, seed % 3}, seed).run();
+          ++seed;
+        }
+  }).expect_success();
+}
+
+TEST_P(ProcessRanks, EveryCollectiveOfBlocksGivesTheOraclesResult) {
+  Processes(GetParam(), [](uint32_t) {
+    Member me;
+    ASSERT_FLOE_OK(me.status());
+    uint64_t seed = 1;
+    for (const auto type : {FLOE_FLOAT32, FLOE_BFLOAT16, FLOE_UINT8})
+      for (const uint64_t largest : {0, 5, 3000, 70'001})
+        for (const auto collective : all_block_collectives()) {
+          const auto root = static_cast<uint32_t>(seed % me.rank().size);
+          BlockExercise(me.rank(), {collective, type, FLOE_SUM, largest, root, seed % 2 == 0, seed % 3 == 0},
+                        seed)
+              .run();
           ++seed;
         }
   }).expect_success();

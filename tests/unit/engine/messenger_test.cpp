@@ -7,6 +7,8 @@
 #include <deque>
 #include <numeric>
 
+#include "engine/operation.h"
+
 namespace floe {
 namespace {
 
@@ -152,6 +154,24 @@ TEST_F(MessengerTest, CollectivesThatDifferAreAMismatch) {
   EXPECT_EQ(b.problem().code(), FLOE_ERR_MISMATCH);
   EXPECT_THAT(b.problem().message(), HasSubstr("sum"));
   EXPECT_THAT(b.problem().message(), HasSubstr("max"));
+}
+
+// Of a v-form, where each pair of ranks agrees on a size of its own: whether the message is short or long.
+TEST_F(MessengerTest, BlocksWhoseSizesDifferAreAMismatchThatNamesBoth) {
+  for (const size_t elements : {size_t{0}, size_t{20}, size_t{100'000}}) {
+    Messenger from{1, 0, {{}, {&from_a, 0}}}, to{1, 1, {{&from_b, 0}, {}}};
+    from_a.packets.clear();
+    auto data = pattern(elements * sizeof(float));
+    std::vector<std::byte> buffer(21 * sizeof(float));
+    Transfer send = send_to(1, data, 5), receive = receive_from(0, buffer, 5);
+    send.descriptor = receive.descriptor = {static_cast<uint8_t>(Kind::kGatherV), 0, FLOE_FLOAT32, 1, 1, 0};
+    to.receive(receive);
+    from.send(send);
+    hand_over(from_a, to);
+    EXPECT_EQ(to.problem().code(), FLOE_ERR_MISMATCH);
+    EXPECT_THAT(to.problem().message(),
+                HasSubstr(fmt::format("rank 0 sends {} elements to rank 1, which expects 21", elements)));
+  }
 }
 
 // No byte of a packet is believed: each of these would write out of bounds or use a stranger's transfer.

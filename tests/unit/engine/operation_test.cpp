@@ -37,7 +37,18 @@ TEST(Descriptor, EveryFieldChangesTheHash) {
 TEST(Descriptor, IsDescribedInWords) {
   EXPECT_EQ(describe({2, FLOE_SUM, FLOE_BFLOAT16, 1, 0, 1048576}), "all_reduce (bfloat16 x 1048576, sum)");
   EXPECT_EQ(describe({4, 0, FLOE_INT8, 1, 3, 7}), "broadcast (int8 x 7, root 3)");
+  EXPECT_EQ(describe({12, 0, FLOE_FLOAT32, 1, 2, 9}), "gather (float32 x 9, root 2)");
+  EXPECT_EQ(describe({13, 0, FLOE_FLOAT32, 1, 2, 0}), "gather_v (float32, root 2)");
+  EXPECT_EQ(describe({11, 0, FLOE_INT16, 1, 0, 0}), "all_to_all_v (int16)");
+  EXPECT_EQ(describe({9, FLOE_MAX, FLOE_INT16, 1, 0xabc, 70}),
+            "reduce_scatter_v (int16 x 70 in all, counts with digest 0x00000abc, max)");
   EXPECT_THAT(describe({200, 0, 99, 1, 0, 0}), HasSubstr("unknown"));
+}
+
+TEST(Descriptor, OfTwoRanksThatDisagreeAboutABlockNamesBothSides) {
+  const Status status = size_mismatch({11, 0, FLOE_INT16, 1, 0, 0}, 3, 20, 5, 22);
+  EXPECT_EQ(status.code(), FLOE_ERR_MISMATCH);
+  EXPECT_THAT(status.message(), HasSubstr("rank 3 sends 10 elements to rank 5, which expects 11"));
 }
 
 TEST(Operation, CallsBackOnceWheneverTheCallbackIsSet) {

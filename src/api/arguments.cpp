@@ -1,0 +1,42 @@
+#include "api/arguments.h"
+
+namespace floe::api {
+
+Status check_count(uint64_t count, floe_type_t type, uint64_t blocks) {
+  const uint64_t element = type_size(type);
+  if (element == 0) return error(FLOE_ERR_ARGUMENT, "type is {}: not a floe_type_t", static_cast<int>(type));
+  if (count > kMaxBytes / element / blocks)
+    return error(FLOE_ERR_ARGUMENT, "count is {}: too many elements of {} (a negative number?)", count,
+                 type_name(type));
+  return {};
+}
+
+Status check_buffer(const void* buffer, uint64_t count, std::string_view name) {
+  if (!buffer && count != 0) return error(FLOE_ERR_ARGUMENT, "{} is NULL and count is {}", name, count);
+  return {};
+}
+
+Status check_root(uint32_t root, const Communicator& comm) {
+  if (root >= comm.size())
+    return error(FLOE_ERR_ARGUMENT, "root is {}: it must be less than size, {}", root, comm.size());
+  return {};
+}
+
+Status check_overlap(const void* a, uint64_t a_bytes, const void* b, uint64_t b_bytes) {
+  const auto first = reinterpret_cast<uintptr_t>(a), second = reinterpret_cast<uintptr_t>(b);
+  if (a_bytes == 0 || b_bytes == 0 || first + a_bytes <= second || second + b_bytes <= first) return {};
+  return {FLOE_ERR_ARGUMENT, "send and recv overlap, and not as the in-place form allows"};
+}
+
+Status conclude(const Communicator& comm, Communicator::Started started, floe_request_t** req) {
+  if (!started.ok()) return started.status();
+  if (req) {
+    *req = new floe_request{comm.engine(), std::move(*started)};
+    return {};
+  }
+  if (!*started) return {};  // complete already
+  comm.engine()->wait(**started, Deadline::never());
+  return (*started)->status();
+}
+
+}  // namespace floe::api

@@ -42,7 +42,7 @@ std::vector<std::string> op_names() {
 
 std::vector<std::string> type_names() {
   std::vector<std::string> names;
-  for (int type = FLOE_FLOAT32; type <= FLOE_UINT64; ++type) names.emplace_back(type_name(type));
+  for (int type = 0; type < kTypes; ++type) names.emplace_back(type_name(type));
   return names;
 }
 
@@ -61,7 +61,7 @@ floe_type_t parse_type(const std::string& name) {
       {{"fp32", FLOE_FLOAT32}, {"fp64", FLOE_FLOAT64}, {"fp16", FLOE_FLOAT16}, {"bf16", FLOE_BFLOAT16}}};
   for (const auto& [text, type] : short_names)
     if (name == text) return type;
-  for (int type = FLOE_FLOAT32; type <= FLOE_UINT64; ++type)
+  for (int type = 0; type < kTypes; ++type)
     if (name == type_name(type)) return static_cast<floe_type_t>(type);
   wrong("--dtype", fmt::format("'{}' is not an element type: use {}, or fp32, fp64, fp16, bf16", name,
                                fmt::join(type_names(), ", ")));

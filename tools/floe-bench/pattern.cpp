@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <complex>
 #include <cstring>
 
 #include "base/types.h"
@@ -14,9 +15,9 @@ void store(std::byte* to, T value) {
   std::memcpy(to, &value, sizeof(T));
 }
 
-// A small non-negative integer as a 16-bit float, to nearest even. A carry out of the mantissa raises the
-// exponent, as it must.
-uint16_t encode_half(unsigned value, int mantissa_bits, int bias) {
+// A small non-negative integer as a 16- or 8-bit float, to nearest even. A carry out of the mantissa raises
+// the exponent, as it must.
+uint16_t encode_float(unsigned value, int mantissa_bits, int bias) {
   if (value == 0) return 0;
   const int exponent = std::ilogb(value);
   const double fraction = std::ldexp(value, -exponent) - 1;
@@ -28,8 +29,13 @@ void encode(std::byte* to, int type, unsigned value) {
   switch (type) {
     case FLOE_FLOAT32: return store(to, static_cast<float>(value));
     case FLOE_FLOAT64: return store(to, static_cast<double>(value));
-    case FLOE_FLOAT16: return store(to, encode_half(value, 10, 15));
-    case FLOE_BFLOAT16: return store(to, encode_half(value, 7, 127));
+    case FLOE_FLOAT16: return store(to, encode_float(value, 10, 15));
+    case FLOE_BFLOAT16: return store(to, encode_float(value, 7, 127));
+    case FLOE_FLOAT8_E4M3: return store(to, static_cast<uint8_t>(encode_float(value, 3, 7)));
+    case FLOE_FLOAT8_E5M2: return store(to, static_cast<uint8_t>(encode_float(value, 2, 15)));
+    case FLOE_COMPLEX64: return store(to, std::complex<float>(static_cast<float>(value)));
+    case FLOE_COMPLEX128: return store(to, std::complex<double>(value));
+    case FLOE_BOOL: return store(to, static_cast<uint8_t>(value != 0));
     case FLOE_INT8:
     case FLOE_UINT8: return store(to, static_cast<uint8_t>(value));
     case FLOE_INT16:
@@ -51,7 +57,8 @@ uint64_t mix(uint64_t x) {
 
 Pattern::Pattern(int type, uint32_t ranks) : element_(type_size(type)), ranks_(ranks), mask_(15) {
   // bfloat16 holds integers up to 256, int8 up to 127; with more ranks than that sums wrap or round, alike
-  // here and there.
+  // here and there. float8 holds its summands, and rounds their sum once, alike too.
+  if (type == FLOE_FLOAT8_E5M2) mask_ = 7;
   while (mask_ > 1 && mask_ * uint64_t{ranks} > 127) mask_ /= 2;
   counting_.resize((mask_ + 1 + kRun) * element_);
   for (unsigned i = 0; i < mask_ + 1 + kRun; ++i) encode(&counting_[i * element_], type, i & mask_);

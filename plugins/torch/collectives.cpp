@@ -10,8 +10,10 @@ using Call = Operation::Call;
 
 Call all_reduce_call(const Reduction& r) {
   return [r](floe_comm_t* comm, floe_request_t** request) {
-    return floe_all_reduce(comm, FLOE_IN_PLACE, r.elements.data, r.elements.count, r.elements.type, r.op,
-                           request);
+    return with_op(comm, r, [&](floe_op_t op) {
+      return floe_all_reduce(comm, FLOE_IN_PLACE, r.elements.data, r.elements.count, r.elements.type, op,
+                             request);
+    });
   };
 }
 
@@ -27,8 +29,10 @@ Call reduce_scatter_call(const char* what, const at::Tensor& input, const at::Te
                          const c10d::ReduceOp& op) {
   const Reduction to = to_reduce(what, output, op);
   return [input, to](floe_comm_t* comm, floe_request_t** request) {
-    return floe_reduce_scatter(comm, input.data_ptr(), to.elements.data, to.elements.count, to.elements.type,
-                               to.op, request);
+    return with_op(comm, to, [&](floe_op_t op) {
+      return floe_reduce_scatter(comm, input.data_ptr(), to.elements.data, to.elements.count,
+                                 to.elements.type, op, request);
+    });
   };
 }
 
@@ -80,8 +84,10 @@ Backend::WorkPtr Backend::reduce(Tensors& tensors, const c10d::ReduceOptions& op
   const Reduction r = to_reduce(what, single(what, tensors), opts.reduceOp);
   const bool is_root = rank_ == opts.rootRank;
   const Call call = [r, root, is_root](floe_comm_t* comm, floe_request_t** request) {
-    return floe_reduce(comm, is_root ? FLOE_IN_PLACE : r.elements.data, is_root ? r.elements.data : nullptr,
-                       r.elements.count, r.elements.type, r.op, root, request);
+    return with_op(comm, r, [&](floe_op_t op) {
+      return floe_reduce(comm, is_root ? FLOE_IN_PLACE : r.elements.data, is_root ? r.elements.data : nullptr,
+                         r.elements.count, r.elements.type, op, root, request);
+    });
   };
   return launch({.type = c10d::OpType::REDUCE,
                  .title = what,

@@ -3,8 +3,10 @@
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/scalar_tensor.h>
 #include <c10/util/Exception.h>
 
+#include <cstring>
 #include <optional>
 
 namespace floe_torch {
@@ -12,19 +14,21 @@ namespace {
 
 std::optional<floe_type_t> arithmetic_type(at::ScalarType type) {
   switch (type) {
-    case at::kFloat:
-    case at::kComplexFloat: return FLOE_FLOAT32;
-    case at::kDouble:
-    case at::kComplexDouble: return FLOE_FLOAT64;
+    case at::kFloat: return FLOE_FLOAT32;
+    case at::kDouble: return FLOE_FLOAT64;
     case at::kHalf:
-    case at::kComplexHalf: return FLOE_FLOAT16;
+    case at::kComplexHalf: return FLOE_FLOAT16;  // as pairs
     case at::kBFloat16: return FLOE_BFLOAT16;
     case at::kChar: return FLOE_INT8;
     case at::kShort: return FLOE_INT16;
     case at::kInt: return FLOE_INT32;
     case at::kLong: return FLOE_INT64;
-    case at::kByte:
-    case at::kBool: return FLOE_UINT8;
+    case at::kByte: return FLOE_UINT8;
+    case at::kBool: return FLOE_BOOL;
+    case at::kComplexFloat: return FLOE_COMPLEX64;
+    case at::kComplexDouble: return FLOE_COMPLEX128;
+    case at::kFloat8_e4m3fn: return FLOE_FLOAT8_E4M3;
+    case at::kFloat8_e5m2: return FLOE_FLOAT8_E5M2;
     case at::kUInt16: return FLOE_UINT16;
     case at::kUInt32: return FLOE_UINT32;
     case at::kUInt64: return FLOE_UINT64;
@@ -47,25 +51,39 @@ const char* op_name(c10d::ReduceOp::RedOpType op) {
   }
 }
 
+// Of a premul-sum a handle is made when it is called.
 std::optional<floe_op_t> arithmetic_op(c10d::ReduceOp::RedOpType op, at::ScalarType type) {
-  const bool boolean = type == at::kBool;
-  const bool complex = c10::isComplexType(type);
+  const bool floating = c10::isFloatingType(type), complex = c10::isComplexType(type);
+  const auto if_defined = [](bool defined, floe_op_t what) {
+    return defined ? std::optional(what) : std::nullopt;
+  };
   switch (op) {
-    case c10d::ReduceOp::SUM: return boolean ? FLOE_MAX : FLOE_SUM;
-    case c10d::ReduceOp::AVG:
-      if (!c10::isFloatingType(type) && !complex) return std::nullopt;
-      return FLOE_AVG;
-    case c10d::ReduceOp::PRODUCT:
-      if (complex) return std::nullopt;
-      return boolean ? FLOE_MIN : FLOE_PRODUCT;
-    case c10d::ReduceOp::MIN:
-      if (complex) return std::nullopt;
-      return FLOE_MIN;
-    case c10d::ReduceOp::MAX:
-      if (complex) return std::nullopt;
-      return FLOE_MAX;
+    case c10d::ReduceOp::SUM: return FLOE_SUM;
+    case c10d::ReduceOp::AVG: return if_defined(floating || complex, FLOE_AVG);
+    case c10d::ReduceOp::PRODUCT: return if_defined(type != at::kComplexHalf, FLOE_PRODUCT);
+    case c10d::ReduceOp::MIN: return if_defined(!complex, FLOE_MIN);
+    case c10d::ReduceOp::MAX: return if_defined(!complex, FLOE_MAX);
+    case c10d::ReduceOp::BAND: return if_defined(!floating && !complex, FLOE_BAND);
+    case c10d::ReduceOp::BOR: return if_defined(!floating && !complex, FLOE_BOR);
+    case c10d::ReduceOp::BXOR: return if_defined(!floating && !complex, FLOE_BXOR);
+    case c10d::ReduceOp::PREMUL_SUM: return if_defined(floating, FLOE_SUM);
     default: return std::nullopt;
   }
+}
+
+// The factor of a premul-sum as an element of `type`.
+Reduction::Factor factor_of(const char* what, const c10d::ReduceOp& op, at::ScalarType type) {
+  // What PREMUL_SUM comes with, always: see c10d::makePreMulSum.
+  const auto* premul = static_cast<const c10d::NCCLPreMulSumSupplement*>(op.supplement_.get());
+  TORCH_CHECK(premul, what, ": ReduceOp.PREMUL_SUM has no factor");
+  const at::AutoDispatchBelowADInplaceOrView below_autograd;
+  const at::Tensor given = premul->tensor_factor.defined()
+                               ? premul->tensor_factor
+                               : at::scalar_tensor(premul->double_factor, at::kDouble);
+  const at::Tensor factor = given.to(at::kCPU, type);
+  Reduction::Factor bytes{};
+  std::memcpy(bytes.data(), factor.const_data_ptr(), factor.element_size());
+  return bytes;
 }
 
 // Whether the tensors lie one after another in memory, so that the first one's pointer stands for all.
@@ -128,10 +146,27 @@ Reduction to_reduce(const char* what, const at::Tensor& tensor, const c10d::Redu
   const auto type = arithmetic_type(scalar);
   TORCH_CHECK(type, what, ": floe can't reduce ", scalar, ", only move it");
   const auto floe_op = arithmetic_op(op.op_, scalar);
-  TORCH_CHECK(floe_op, what, ": floe has no ReduceOp.", op_name(op.op_), " of ", scalar,
-              ": use SUM, PRODUCT, MIN or MAX, or AVG of floating-point numbers");
-  const uint64_t scale = c10::isComplexType(scalar) ? 2 : 1;
-  return {{tensor.data_ptr(), scale * static_cast<uint64_t>(tensor.numel()), *type}, *floe_op};
+  TORCH_CHECK(
+      floe_op, what, ": floe has no ReduceOp.", op_name(op.op_), " of ", scalar,
+      ": MIN and MAX need an order, AVG and PREMUL_SUM floating-point numbers, and BAND, BOR and BXOR "
+      "integers or bool");
+  const uint64_t scale = scalar == at::kComplexHalf ? 2 : 1;
+  Reduction reduction{
+      {tensor.data_ptr(), scale * static_cast<uint64_t>(tensor.numel()), *type}, *floe_op, std::nullopt};
+  if (op.op_ == c10d::ReduceOp::PREMUL_SUM) reduction.factor = factor_of(what, op, scalar);
+  return reduction;
+}
+
+floe_status_t with_op(floe_comm_t* comm, const Reduction& reduction,
+                      const std::function<floe_status_t(floe_op_t)>& start) {
+  if (!reduction.factor) return start(reduction.op);
+  floe_op_t op = reduction.op;
+  const floe_status_t made =
+      floe_op_create_premul_sum(comm, reduction.factor->data(), reduction.elements.type, &op);
+  if (made != FLOE_OK) return made;
+  const floe_status_t status = start(op);
+  floe_op_destroy(comm, op);  // what is under way does not need it any more
+  return status;
 }
 
 void check_match(const char* what, const at::Tensor& a, const at::Tensor& b, int64_t factor) {

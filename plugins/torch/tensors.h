@@ -5,7 +5,11 @@
 #include <ATen/core/Tensor.h>
 #include <floe/floe.h>
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <optional>
 #include <torch/csrc/distributed/c10d/Types.hpp>
 #include <vector>
 
@@ -20,8 +24,11 @@ struct Elements {
 };
 
 struct Reduction {
+  using Factor = std::array<std::byte, 8>;  // its first bytes: one element
+
   Elements elements;
   floe_op_t op;
+  std::optional<Factor> factor;  // of PREMUL_SUM, whose `op` a communicator makes: see with_op()
 };
 
 // A CPU tensor with a dense, contiguous memory of its own that means what its elements say.
@@ -33,8 +40,11 @@ const at::Tensor& single(const char* what, const std::vector<at::Tensor>& tensor
 
 // For operations that only move data: any type, as integers of the same size.
 Elements to_move(const at::Tensor& tensor);
-// For reductions. bool is reduced as bytes that are 0 or 1, complex as pairs.
+// For reductions.
 Reduction to_reduce(const char* what, const at::Tensor& tensor, const c10d::ReduceOp& op);
+// Starts the reduction with its operation, which for PREMUL_SUM lives while `start` runs.
+floe_status_t with_op(floe_comm_t* comm, const Reduction& reduction,
+                      const std::function<floe_status_t(floe_op_t)>& start);
 
 // Throws unless the types are equal and `a` has `factor` times as many elements as `b`.
 void check_match(const char* what, const at::Tensor& a, const at::Tensor& b, int64_t factor = 1);

@@ -17,10 +17,13 @@ INTEGERS = [
     *(torch.int8, torch.int16, torch.int32, torch.int64),
     *(torch.uint8, torch.uint16, torch.uint32, torch.uint64),
 ]
-OTHERS = [torch.complex64, torch.complex128, torch.float8_e4m3fn]
-ALL = [*FLOATS, *INTEGERS, torch.bool, *OTHERS]
+FLOATS8 = [torch.float8_e4m3fn, torch.float8_e5m2]
+COMPLEX = [torch.complex64, torch.complex128]
+ALL = [*FLOATS, *FLOATS8, *INTEGERS, torch.bool, *COMPLEX, torch.float8_e4m3fnuz]
 SHAPES = [(), (0,), (1,), (7, 3), (4099,), (3, 50001)]
 OPS = {"sum": Op.SUM, "product": Op.PRODUCT, "min": Op.MIN, "max": Op.MAX, "avg": Op.AVG}
+BITS = {"band": Op.BAND, "bor": Op.BOR, "bxor": Op.BXOR}
+FACTORS = [1.5, -0.5, 3.0, 0.25]  # of premul-sum, by rank
 
 
 def data(rank: int, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
@@ -34,7 +37,18 @@ def data(rank: int, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
         return torch.from_numpy(
             np.asarray(generator.integers(bits.min, bits.max, shape, dtype=numpy_type))
         )
-    return torch.from_numpy(np.asarray(generator.standard_normal(shape))).to(dtype)
+    # The range of float8_e4m3fn is passed here and there.
+    scale = 200 if dtype in FLOATS8 else 1
+    values = scale * generator.standard_normal(shape)
+    if dtype in COMPLEX:
+        values = values + 1j * generator.standard_normal(shape)
+    return torch.from_numpy(np.asarray(values)).to(dtype)
+
+
+def operation(op: str) -> object:
+    if op == "premul":
+        return dist._make_nccl_premul_sum(FACTORS[dist.get_rank()])
+    return (OPS | BITS)[op]
 
 
 def bits(tensor: torch.Tensor) -> bytes:
@@ -49,19 +63,28 @@ def assert_same(actual: torch.Tensor, expected: torch.Tensor, what: object) -> N
 
 
 def combine(parts: list[torch.Tensor], op: str) -> torch.Tensor:
-    """In rank order; 16-bit floats in float32 with one rounding; integers wrap."""
+    """In rank order; 16- and 8-bit floats in float32 with one rounding; integers wrap."""
     dtype = parts[0].dtype
     if dtype == torch.bool:
         stack = torch.stack(parts)
-        return stack.any(0) if op in ("sum", "max") else stack.all(0)
+        if op == "bxor":
+            return stack.sum(0) % 2 == 1
+        return stack.any(0) if op in ("sum", "max", "bor") else stack.all(0)
     if dtype in INTEGERS:
-        ufunc = {"sum": np.add, "product": np.multiply, "min": np.minimum, "max": np.maximum}[op]
+        ufuncs = {"sum": np.add, "product": np.multiply, "min": np.minimum, "max": np.maximum}
+        ufuncs |= {"band": np.bitwise_and, "bor": np.bitwise_or, "bxor": np.bitwise_xor}
+        ufunc = ufuncs[op]
         result = parts[0].numpy()
         for part in parts[1:]:
             result = ufunc(result, part.numpy())
         return torch.from_numpy(np.asarray(result))
-    wide = torch.float32 if dtype in (torch.float16, torch.bfloat16) else dtype
-    fold = {"sum": torch.add, "avg": torch.add, "product": torch.mul}
+    if dtype in COMPLEX:
+        return torch.view_as_complex(combine([torch.view_as_real(part) for part in parts], op))
+    wide = torch.float32 if dtype.itemsize < 4 else dtype
+    if op == "premul":
+        factors = torch.tensor(FACTORS, dtype=wide)
+        parts = [part.to(wide) * factors[rank] for rank, part in enumerate(parts)]
+    fold = {"sum": torch.add, "avg": torch.add, "premul": torch.add, "product": torch.mul}
     fold |= {"min": torch.minimum, "max": torch.maximum}
     result = parts[0].to(wide)
     for part in parts[1:]:
@@ -70,9 +93,10 @@ def combine(parts: list[torch.Tensor], op: str) -> torch.Tensor:
 
 
 def reductions() -> list[tuple[str, torch.dtype]]:
-    cases = [(op, dtype) for op in OPS for dtype in FLOATS]
+    cases = [(op, dtype) for op in [*OPS, "premul"] for dtype in [*FLOATS, *FLOATS8]]
+    cases += [(op, dtype) for op in ("sum", "avg") for dtype in COMPLEX]
     whole = [*INTEGERS, torch.bool]
-    return cases + [(op, dtype) for op in OPS if op != "avg" for dtype in whole]
+    return cases + [(op, dtype) for op in [*OPS, *BITS] if op != "avg" for dtype in whole]
 
 
 def check_reductions() -> None:
@@ -84,12 +108,12 @@ def check_reductions() -> None:
             expected = combine(parts, op)
 
             mine = parts[rank].clone()
-            dist.all_reduce(mine, OPS[op])
+            dist.all_reduce(mine, operation(op))
             assert_same(mine, expected, ("all_reduce", *what))
 
             root = ranks - 1
             mine = parts[rank].clone()
-            dist.reduce(mine, root, OPS[op])
+            dist.reduce(mine, root, operation(op))
             assert_same(mine, expected if rank == root else parts[rank], ("reduce", *what))
 
             blocks = [
@@ -97,11 +121,11 @@ def check_reductions() -> None:
             ]
             expected = combine([row[rank] for row in blocks], op)
             output = torch.empty(shape, dtype=dtype)
-            dist.reduce_scatter(output, blocks[rank], OPS[op])
+            dist.reduce_scatter(output, blocks[rank], operation(op))
             assert_same(output, expected, ("reduce_scatter", *what))
             output = torch.empty(shape, dtype=dtype)
             joined = torch.cat([block.reshape(-1) for block in blocks[rank]])
-            dist.reduce_scatter_tensor(output.reshape(-1), joined, OPS[op])
+            dist.reduce_scatter_tensor(output.reshape(-1), joined, operation(op))
             assert_same(output, expected, ("reduce_scatter_tensor", *what))
 
 
@@ -151,6 +175,22 @@ def test_reductions_equal_the_oracle(ranks: int) -> None:
 @pytest.mark.parametrize("ranks", [1, pytest.param(2, marks=pytest.mark.quick), 3, 4])
 def test_movement_keeps_every_bit(ranks: int) -> None:
     run_ranks(ranks, check_movement)
+
+
+def check_complex_products() -> None:
+    """PyTorch's own functions refuse what the backend has."""
+    rank, ranks = dist.get_rank(), dist.get_world_size()
+    options = dist.AllreduceOptions()
+    options.reduceOp = Op.PRODUCT
+    for dtype in COMPLEX:
+        parts = [torch.tensor([1 + 2j, r - 1j, 0.5j], dtype=dtype) for r in range(ranks)]
+        mine = parts[rank].clone()
+        dist.group.WORLD._get_backend(torch.device("cpu")).allreduce([mine], options).wait()
+        assert_same(mine, torch.stack(parts).prod(0), dtype)
+
+
+def test_products_of_complex_numbers() -> None:
+    run_ranks(3, check_complex_products)
 
 
 def sum_of_bf16() -> list[float]:

@@ -31,7 +31,9 @@ def wrong_calls() -> list[tuple[str, Callable[[], object]]]:
     sparse = t.to_sparse()
     strided = t[:, ::2]
     conjugate = torch.ones(3, dtype=torch.complex64).conj()
-    f8 = torch.ones(4).to(torch.float8_e4m3fn)
+    f8 = torch.ones(4).to(torch.float8_e4m3fnuz)
+    c64 = torch.ones(3, dtype=torch.complex64)
+    premul = dist._make_nccl_premul_sum(0.5)
     lists = [torch.empty(4, 4) for _ in range(ranks)]
     uneven = [torch.empty(4 + r) for r in range(ranks)]
     meta = torch.ones(2, device="meta")
@@ -43,13 +45,16 @@ def wrong_calls() -> list[tuple[str, Callable[[], object]]]:
         ("floe:all_gather: a tensor is not contiguous", lambda: dist.all_gather(lists, t.t()[:3])),
         ("conjugat", lambda: dist.broadcast(conjugate, 0)),
         ("is on meta: floe takes CPU tensors", lambda: backend_call("allreduce", [meta])),
-        ("no ReduceOp.BAND of Int", lambda: dist.all_reduce(torch.ones(2).int(), Op.BAND)),
-        ("no ReduceOp.BOR of Bool", lambda: dist.all_reduce(torch.ones(2).bool(), Op.BOR)),
-        ("no ReduceOp.BXOR of Long", lambda: dist.reduce(torch.ones(2).long(), 0, Op.BXOR)),
+        ("no ReduceOp.BAND of Float", lambda: dist.all_reduce(torch.ones(2), Op.BAND)),
+        ("no ReduceOp.BOR of BFloat16", lambda: dist.all_reduce(torch.ones(2).bfloat16(), Op.BOR)),
+        ("no ReduceOp.BXOR of Double", lambda: dist.reduce(torch.ones(2).double(), 0, Op.BXOR)),
+        ("no ReduceOp.PREMUL_SUM of Int", lambda: dist.all_reduce(torch.ones(2).int(), premul)),
+        ("no ReduceOp.MAX of ComplexFloat", lambda: reduce_past_checks(c64, Op.MAX)),
+        ("no ReduceOp.PREMUL_SUM of ComplexFloat", lambda: reduce_past_checks(c64, premul)),
         ("no ReduceOp.AVG of Int", lambda: dist.all_reduce(torch.ones(2).int(), Op.AVG)),
         ("no ReduceOp.AVG of Bool", lambda: dist.all_reduce(torch.ones(2).bool(), Op.AVG)),
-        ("can't reduce Float8_e4m3fn", lambda: dist.all_reduce(f8)),
-        ("can't reduce Float8_e4m3fn", lambda: dist.all_reduce_coalesced([f8, f8])),
+        ("can't reduce Float8_e4m3fnuz", lambda: dist.all_reduce(f8)),
+        ("can't reduce Float8_e4m3fnuz", lambda: dist.all_reduce_coalesced([f8, f8])),
         ("are needed", lambda: dist.all_gather(uneven, torch.ones(4))),
         ("are needed", lambda: dist.all_gather_into_tensor(torch.empty(9), torch.ones(4))),
         ("are needed", lambda: dist.reduce_scatter_tensor(torch.empty(9), torch.ones(4))),
@@ -67,6 +72,12 @@ def wrong_calls() -> list[tuple[str, Callable[[], object]]]:
 def backend_call(name: str, *args: object) -> None:
     """Past PyTorch's own checks."""
     getattr(dist.group.WORLD._get_backend(torch.device("cpu")), name)(*args)
+
+
+def reduce_past_checks(tensor: torch.Tensor, op: object) -> None:
+    options = dist.AllreduceOptions()
+    options.reduceOp = op
+    backend_call("allreduce", [tensor], options)
 
 
 def check_wrong_calls() -> None:
@@ -124,6 +135,14 @@ DISAGREEMENTS: dict[str, tuple[Callable[[], object], Callable[[], object]]] = {
     "op": (
         lambda: dist.all_reduce(torch.ones(4)),
         lambda: dist.all_reduce(torch.ones(4), Op.MAX),
+    ),
+    "type of one byte": (
+        lambda: dist.all_reduce(torch.ones(4).bool()),
+        lambda: dist.all_reduce(torch.ones(4).byte()),
+    ),
+    "premul-sum": (
+        lambda: dist.all_reduce(torch.ones(4), dist._make_nccl_premul_sum(2.0)),
+        lambda: dist.all_reduce(torch.ones(4)),
     ),
     "root": (
         lambda: dist.broadcast(torch.ones(4), 0),

@@ -100,6 +100,18 @@ typedef enum floe_op {
 /* For `timeout_ms` of floe_wait: until the communicator's deadline. */
 #define FLOE_NO_TIMEOUT UINT64_MAX
 
+/* How serious a log line is: FLOE_LOG chooses which are written. */
+#define FLOE_LOG_ERROR 0
+#define FLOE_LOG_WARN 1
+#define FLOE_LOG_INFO 2
+#define FLOE_LOG_DEBUG 3
+#define FLOE_LOG_TRACE 4
+
+/* Where the value of a setting comes from. */
+#define FLOE_SETTING_DEFAULT 0
+#define FLOE_SETTING_ENVIRONMENT 1
+#define FLOE_SETTING_CALLER 2 /* floe_context_config_t */
+
 /* ---- Version and errors ------------------------------------------------------------------- */
 
 /* The library's version: major * 10000 + minor * 100 + patch. Never fails. */
@@ -128,8 +140,8 @@ typedef struct floe_context_config {
  * setting has a wrong value), FLOE_ERR_SYSTEM. */
 FLOE_API floe_status_t floe_context_create(const floe_context_config_t *config, floe_context_t **context);
 
-/* Stops the context's threads and frees it. Its communicators must have been destroyed.
- * Returns FLOE_OK, FLOE_ERR_ARGUMENT (NULL, or communicators are left), FLOE_ERR_FORKED. */
+/* Stops the context's threads and frees it with the memory of floe_mem_alloc. Its communicators must have
+ * been destroyed. Returns FLOE_OK, FLOE_ERR_ARGUMENT (NULL, or communicators are left), FLOE_ERR_FORKED. */
 FLOE_API floe_status_t floe_context_destroy(floe_context_t *context);
 
 /* ---- Communicators ------------------------------------------------------------------------ */
@@ -199,6 +211,30 @@ FLOE_API floe_status_t floe_comm_abort(floe_comm_t *comm);
 /* Sets the deadline of operations that start from now on; 0 is an argument error. */
 FLOE_API floe_status_t floe_comm_set_timeout(floe_comm_t *comm, uint64_t timeout_ms);
 
+/* For `color` of floe_comm_split: this rank gets no communicator. */
+#define FLOE_UNDEFINED INT32_MIN
+
+/* Splits `comm` into one communicator for each colour, of the ranks that gave this colour; their ranks in it
+ * are in the order of `key`, and of their ranks in `comm` where keys are equal. color     0 or more, or
+ * FLOE_UNDEFINED: *new_comm becomes NULL key       any number new_comm  the caller's, to destroy; independent
+ * of `comm`, which may be destroyed before it; it starts with comm's timeout Collective on `comm`: all its
+ * ranks call it, in the same order as their other collectives, and start none before it has returned.
+ * Blocking: at most comm's timeout. What fails one new communicator only, such as a limit on descriptors, is
+ * an error on all its ranks and leaves `comm` usable. Threads: as collectives. Returns FLOE_OK,
+ * FLOE_ERR_ARGUMENT (nothing was sent), FLOE_ERR_MISMATCH, FLOE_ERR_PEER, FLOE_ERR_TIMEOUT, FLOE_ERR_ABORTED,
+ * FLOE_ERR_TRANSPORT, FLOE_ERR_SYSTEM, FLOE_ERR_FORKED. */
+FLOE_API floe_status_t floe_comm_split(floe_comm_t *comm, int32_t color, int32_t key, floe_comm_t **new_comm);
+
+/* Makes a communicator of the ranks of `comm` that live, in the same order, after a rank has died or
+ * left, or after an abort. If `comm` has not failed yet, it is aborted. All survivors get the
+ * same members, or all an error; ranks that die meanwhile are left out. `comm` remains to be destroyed.
+ * Collective among the survivors: each process that lives calls it, or has destroyed its handle of `comm`; a
+ * rank that does neither within comm's timeout is named in FLOE_ERR_TIMEOUT, and the call may then be
+ * repeated. Ranks of several hosts, or without shared memory, can't: FLOE_ERR_UNSUPPORTED. Threads: one per
+ * communicator. Blocking: at most comm's timeout. Returns FLOE_OK, FLOE_ERR_ARGUMENT, FLOE_ERR_UNSUPPORTED,
+ * FLOE_ERR_TIMEOUT, FLOE_ERR_PEER, FLOE_ERR_TRANSPORT, FLOE_ERR_SYSTEM, FLOE_ERR_FORKED. */
+FLOE_API floe_status_t floe_comm_shrink(floe_comm_t *comm, floe_comm_t **new_comm);
+
 typedef struct floe_comm_info {
   uint32_t struct_size;
   uint32_t rank;
@@ -214,6 +250,112 @@ typedef struct floe_comm_info {
 
 /* Describes the communicator. Fills at most info->struct_size bytes. Never blocks. */
 FLOE_API floe_status_t floe_comm_info(const floe_comm_t *comm, floe_comm_info_t *info);
+
+/* ---- Memory -------------------------------------------------------------------------------
+ * Memory that ranks of one host could map from each other. Nothing is faster for it yet; any buffer may be
+ * passed to any operation. At most 65,536 ranges for each context. Threads: any. Blocking: no. */
+
+/* Allocates `bytes` (1 or more) of zeroed, page-aligned memory. It holds a descriptor and is absent from
+ * forked children: a child that touches it gets SIGSEGV. floe owns it until floe_mem_free or
+ * floe_context_destroy. Returns FLOE_OK, FLOE_ERR_ARGUMENT, FLOE_ERR_SYSTEM (limits on memory or
+ * descriptors), FLOE_ERR_FORKED. */
+FLOE_API floe_status_t floe_mem_alloc(floe_context_t *context, uint64_t bytes, void **memory);
+
+/* Frees memory of floe_mem_alloc, by its start; NULL is allowed. No operation may use it any more: floe does
+ * not check that. Returns FLOE_OK, FLOE_ERR_ARGUMENT (not allocated by this context, or freed already),
+ * FLOE_ERR_FORKED. */
+FLOE_API floe_status_t floe_mem_free(floe_context_t *context, void *memory);
+
+/* Tells floe that `bytes` (1 or more) of the caller's memory will be used often. Nothing about the memory
+ * changes (a forked child has it as before); it stays the caller's, who unregisters it before it is unmapped.
+ * Returns FLOE_OK, FLOE_ERR_ARGUMENT (not all of it is mapped, or it overlaps memory that is registered or
+ * allocated already), FLOE_ERR_SYSTEM (too many ranges), FLOE_ERR_FORKED. */
+FLOE_API floe_status_t floe_mem_register(floe_context_t *context, void *memory, uint64_t bytes);
+
+/* Ends a registration, by its start; as floe_mem_free. */
+FLOE_API floe_status_t floe_mem_unregister(floe_context_t *context, void *memory);
+
+/* ---- Queries ------------------------------------------------------------------------------
+ * Each fills a struct of the caller's, at most struct_size bytes of it. Threads: any. Blocking: no. */
+
+typedef struct floe_context_info {
+  uint32_t struct_size;
+  uint32_t workers;       /* threads that progress operations nobody waits for */
+  uint32_t communicators; /* that exist */
+  uint32_t settings;      /* how many floe_setting knows */
+  uint64_t allocations;   /* of floe_mem_alloc that are not freed */
+  uint64_t allocated_bytes;
+  uint64_t registrations; /* of floe_mem_register */
+  uint64_t registered_bytes;
+} floe_context_info_t;
+
+#define FLOE_CONTEXT_INFO_INIT \
+  { (uint32_t)sizeof(floe_context_info_t), 0, 0, 0, 0, 0, 0, 0 }
+
+/* Describes the context. Returns FLOE_OK, FLOE_ERR_ARGUMENT, FLOE_ERR_FORKED. */
+FLOE_API floe_status_t floe_context_info(const floe_context_t *context, floe_context_info_t *info);
+
+typedef struct floe_topology {
+  uint32_t struct_size;
+  uint32_t host_cpus; /* hardware threads of the host; all below is of the part this process may use */
+  uint32_t packages;
+  uint32_t numa_nodes;
+  uint32_t cores;
+  uint32_t cpus; /* hardware threads */
+  uint32_t l3_caches;
+  uint32_t l3_cpus;  /* most CPUs that share one L3 cache; 0: unknown */
+  uint64_t l3_bytes; /* of one L3 cache; 0: unknown */
+  uint64_t l2_bytes; /* of one L2 cache; 0: unknown */
+  uint64_t memory_bytes;
+} floe_topology_t;
+
+#define FLOE_TOPOLOGY_INIT \
+  { (uint32_t)sizeof(floe_topology_t), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+
+/* Describes this machine, as hwloc sees it at the process's first call, which takes some milliseconds.
+ * Returns FLOE_OK, FLOE_ERR_ARGUMENT, FLOE_ERR_SYSTEM. */
+FLOE_API floe_status_t floe_topology(floe_topology_t *info);
+
+typedef struct floe_setting {
+  uint32_t struct_size;
+  uint32_t source;    /* FLOE_SETTING_... */
+  const char *name;   /* "FLOE_TIMEOUT_MS" */
+  const char *value;  /* in this context, as text; "" is "choose" */
+  const char *values; /* what is allowed */
+  const char *help;
+} floe_setting_t;
+
+#define FLOE_SETTING_INIT \
+  { (uint32_t)sizeof(floe_setting_t), 0, NULL, NULL, NULL, NULL }
+
+/* Describes setting number `index`, below floe_context_info_t.settings; the numbers may differ between
+ * versions. The strings live as long as the context. Returns FLOE_OK, FLOE_ERR_ARGUMENT, FLOE_ERR_FORKED. */
+FLOE_API floe_status_t floe_setting(const floe_context_t *context, uint32_t index, floe_setting_t *info);
+
+typedef struct floe_comm_statistics {
+  uint32_t struct_size;
+  uint32_t status;           /* floe_status_t: FLOE_OK while it works, or why it has failed */
+  uint64_t collectives;      /* started, floe's own of the creation included */
+  uint64_t collective_bytes; /* count * size of the type: this rank's part, not what travelled */
+  uint64_t sends;            /* started */
+  uint64_t sent_bytes;
+  uint64_t receives; /* started */
+  uint64_t refused;  /* calls since it has failed */
+} floe_comm_statistics_t;
+
+#define FLOE_COMM_STATISTICS_INIT \
+  { (uint32_t)sizeof(floe_comm_statistics_t), 0, 0, 0, 0, 0, 0, 0 }
+
+/* What this rank has done on the communicator. Returns FLOE_OK, FLOE_ERR_ARGUMENT, FLOE_ERR_FORKED. */
+FLOE_API floe_status_t floe_comm_statistics(const floe_comm_t *comm, floe_comm_statistics_t *info);
+
+/* From now on log lines of the whole process go to fn instead of stderr; NULL: to stderr again. When it has
+ * returned, the previous fn is not running on another thread and will not be called.
+ *   fn    `level` is FLOE_LOG_...; called by one thread at a time, with `message` valid during the call, and
+ * perhaps in the middle of any call of floe: it must not block and must not call floe. A forked child calls
+ * it, too. Threads: any. Returns FLOE_OK. */
+FLOE_API floe_status_t floe_set_log_callback(void (*fn)(void *user, uint32_t level, const char *message),
+                                             void *user);
 
 /* ---- Collectives --------------------------------------------------------------------------
  * Common to all:
@@ -390,7 +532,7 @@ typedef struct floe_request_info {
 FLOE_API floe_status_t floe_request_info(const floe_request_t *req, floe_request_info_t *info);
 
 /* Frees the handle. The operation, if it is not complete, goes on: its buffers stay in use. NULL is
- * allowed. */
+ * allowed. Returns FLOE_OK, FLOE_ERR_FORKED. */
 FLOE_API floe_status_t floe_request_free(floe_request_t *req);
 
 /* ---- Local reduction ---------------------------------------------------------------------- */

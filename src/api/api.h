@@ -10,9 +10,11 @@
 #include "base/status.h"
 #include "comm/communicator.h"
 #include "engine/engine.h"
+#include "shm/heap.h"
 
 struct floe_context {
   std::shared_ptr<floe::Engine> engine;
+  floe::Heap heap{};
 };
 
 struct floe_comm {

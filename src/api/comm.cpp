@@ -118,6 +118,30 @@ floe_status_t floe_comm_abort(floe_comm_t* comm) {
   });
 }
 
+floe_status_t floe_comm_split(floe_comm_t* comm, int32_t color, int32_t key, floe_comm_t** new_comm) {
+  return entry([&]() -> Status {
+    FLOE_TRY(check_handle(comm, "comm"));
+    if (!new_comm) return {FLOE_ERR_ARGUMENT, "new_comm is NULL"};
+    if (color < 0 && color != FLOE_UNDEFINED)
+      return error(FLOE_ERR_ARGUMENT, "color is {}: use 0 or more, or FLOE_UNDEFINED", color);
+    auto made = comm->comm->split(color, key);
+    if (!made.ok()) return made.status();
+    *new_comm = *made ? new floe_comm{std::move(*made)} : nullptr;
+    return {};
+  });
+}
+
+floe_status_t floe_comm_shrink(floe_comm_t* comm, floe_comm_t** new_comm) {
+  return entry([&]() -> Status {
+    FLOE_TRY(check_handle(comm, "comm"));
+    if (!new_comm) return {FLOE_ERR_ARGUMENT, "new_comm is NULL"};
+    auto made = comm->comm->shrink();
+    if (!made.ok()) return made.status();
+    *new_comm = new floe_comm{std::move(*made)};
+    return {};
+  });
+}
+
 floe_status_t floe_comm_set_timeout(floe_comm_t* comm, uint64_t timeout_ms) {
   return entry([&]() -> Status {
     FLOE_TRY(check_handle(comm, "comm"));

@@ -20,7 +20,8 @@ floe_status_t floe_context_create(const floe_context_config_t* config, floe_cont
     auto settings = Settings::from_environment();
     if (!settings.ok()) return settings.status();
     if (!settings->isa.empty()) FLOE_TRY(set_isa(settings->isa));
-    const uint32_t count = workers < 0 ? settings->workers : static_cast<uint32_t>(workers);
+    if (workers >= 0) settings->set_workers(static_cast<uint32_t>(workers));
+    const uint32_t count = settings->workers;
     auto engine = Engine::create(std::move(*settings), count);
     if (!engine.ok()) return engine.status();
     *context = new floe_context{std::move(*engine)};

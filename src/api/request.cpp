@@ -50,8 +50,12 @@ floe_status_t floe_request_info(const floe_request_t* req, floe_request_info_t* 
 }
 
 floe_status_t floe_request_free(floe_request_t* req) {
-  delete req;
-  return FLOE_OK;
+  if (!req) return FLOE_OK;
+  return entry([&]() -> Status {
+    FLOE_TRY(check_handle(req, "req"));
+    delete req;
+    return {};
+  });
 }
 
 }  // extern "C"

@@ -99,6 +99,12 @@ std::string format_cpu_list(std::span<const unsigned> cpus) {
   return text;
 }
 
+void Settings::set_workers(uint32_t count) {
+  workers = count;
+  for (size_t i = 0; i < values.size(); ++i)
+    if (kTable[i].name == "FLOE_WORKERS") values[i] = {std::to_string(count), FLOE_SETTING_CALLER};
+}
+
 Result<Settings> Settings::from_environment() {
   Settings s;
   s.log = value_of("FLOE_LOG");
@@ -132,6 +138,12 @@ Result<Settings> Settings::from_environment() {
     const auto number = parse_number(port);
     if (!number || *number == 0 || *number > 65535) return wrong("FLOE_STORE_PORT", port);
     s.store_port = static_cast<uint16_t>(*number);
+  }
+
+  for (const SettingInfo& row : kTable) {
+    const char* text = std::getenv(std::string(row.name).c_str());
+    const uint32_t source = text && *text ? FLOE_SETTING_ENVIRONMENT : FLOE_SETTING_DEFAULT;
+    s.values.push_back({value_of(row.name), source});
   }
 
   static const bool warned = (warn_about_unknown_variables(), true);

@@ -21,6 +21,11 @@ struct SettingInfo {
 
 std::span<const SettingInfo> setting_table();
 
+struct SettingValue {
+  std::string text;
+  uint32_t source = FLOE_SETTING_DEFAULT;
+};
+
 // Values of all settings, read once from the environment when a context is created.
 struct Settings {
   std::string log;                        // FLOE_LOG
@@ -32,10 +37,13 @@ struct Settings {
   std::vector<unsigned> worker_affinity;  // FLOE_WORKER_AFFINITY, empty = any allowed CPU
   uint64_t timeout_ms = 0;                // FLOE_TIMEOUT_MS
   uint16_t store_port = 0;                // FLOE_STORE_PORT, 0 = MASTER_PORT
+  std::vector<SettingValue> values;       // of all, as text, in the order of the table
 
   // FLOE_ERR_ENVIRONMENT names the variable, its value and what is allowed; an unknown FLOE_* variable
   // is a warning.
   static Result<Settings> from_environment();
+  // The caller's choice for this context goes before FLOE_WORKERS.
+  void set_workers(uint32_t count);
 };
 
 // "0,2-4" -> {0, 2, 3, 4}.

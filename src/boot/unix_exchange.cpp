@@ -59,13 +59,14 @@ struct Visitor {
 class Exchange {
  public:
   Exchange(int listener, const std::string& token, std::span<const LocalRank> ranks, size_t self,
-           std::span<const int> fds, Deadline deadline)
+           std::span<const int> fds, Deadline deadline, const std::function<Status()>& interrupted)
       : listener_(listener),
         token_(token),
         ranks_(ranks),
         self_(self),
         fds_(fds),
         deadline_(deadline),
+        interrupted_(interrupted),
         peers_(ranks.size()),
         result_(ranks.size()) {}
 
@@ -78,7 +79,9 @@ class Exchange {
       FLOE_TRY(receive());
       FLOE_TRY(find_dead());
       FLOE_TRY(act());
-      if (last_look && !finished()) return missing();
+      if (finished()) break;
+      if (last_look) return missing();
+      if (interrupted_) FLOE_TRY(interrupted_());
     }
     return std::move(result_);
   }
@@ -202,7 +205,8 @@ class Exchange {
       polls_.push_back({visitor.socket.get(), POLLIN, 0});
       next = next.earlier(visitor.deadline);
     }
-    const auto ms = std::min<int64_t>(next.left().count(), 60'000);
+    const Millis longest = interrupted_ ? kInterruptible : Millis(60'000);
+    const auto ms = std::min(next.left(), longest).count();
     ::poll(polls_.data(), polls_.size(), static_cast<int>(ms));
   }
 
@@ -311,6 +315,7 @@ class Exchange {
   }
 
   static constexpr Millis kAcceptPause{50};  // after running out of descriptors or memory
+  static constexpr Millis kInterruptible{20};
 
   const int listener_;
   const std::string& token_;
@@ -318,6 +323,7 @@ class Exchange {
   const size_t self_;
   const std::span<const int> fds_;
   const Deadline deadline_;
+  const std::function<Status()>& interrupted_;
   const Clock::time_point start_ = Clock::now();
   std::vector<Peer> peers_;
   std::list<Visitor> visitors_;
@@ -342,12 +348,12 @@ Status check_ranks(std::span<const LocalRank> ranks) {
 
 Result<std::vector<ReceivedFds>> exchange_fds(UnixListener& listener, std::span<const LocalRank> ranks,
                                               size_t self, std::span<const int> fds_to_give,
-                                              Deadline deadline) {
+                                              Deadline deadline, const std::function<Status()>& interrupted) {
   if (self >= ranks.size() || fds_to_give.empty() || fds_to_give.size() > kMaxExchangedFds)
     return error(FLOE_ERR_INTERNAL, "exchange of {} descriptors as rank {} of {}", fds_to_give.size(), self,
                  ranks.size());
   FLOE_TRY(check_ranks(ranks));
-  return Exchange(listener.fd(), listener.token(), ranks, self, fds_to_give, deadline).run();
+  return Exchange(listener.fd(), listener.token(), ranks, self, fds_to_give, deadline, interrupted).run();
 }
 
 }  // namespace floe

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -52,9 +53,11 @@ constexpr size_t kMaxExchangedFds = 8;
 // Gives `fds_to_give` (1 to kMaxExchangedFds, as many on every rank) to every other rank, and returns what
 // they gave: result[i] came from ranks[i], result[self] is empty. Ranks may be threads of one process.
 // Collective among `ranks`, which is the same on all of them. Blocking, at most until the deadline:
-// FLOE_ERR_TIMEOUT names the ranks that are missing, FLOE_ERR_PEER one that died.
+// FLOE_ERR_TIMEOUT names the ranks that are missing, FLOE_ERR_PEER one that died. `interrupted`, if given, is
+// asked some times a second: an error ends the exchange, too.
 Result<std::vector<ReceivedFds>> exchange_fds(UnixListener& listener, std::span<const LocalRank> ranks,
                                               size_t self, std::span<const int> fds_to_give,
-                                              Deadline deadline);
+                                              Deadline deadline,
+                                              const std::function<Status()>& interrupted = {});
 
 }  // namespace floe

@@ -7,37 +7,55 @@
 
 namespace floe {
 
+Result<std::unique_ptr<Communicator>> Communicator::connect(std::shared_ptr<Engine> engine,
+                                                            const WireUpConfig& config, Exchange* exchange) {
+  WireUp wire_up(*engine, config, exchange);
+  auto group = wire_up.connect();
+  Status status = group.status();
+  std::unique_ptr<Communicator> comm;
+  if (group.ok()) {
+    // From here on the destructor leaves the group properly, whatever fails.
+    comm.reset(new Communicator(engine, std::move(*group)));
+    {
+      const std::lock_guard guard(engine->lock());
+      engine->add(comm->group_);
+    }
+    if (config.size != 1) status = wire_up.ready();
+  }
+  if (!status.ok()) {
+    comm.reset();
+    if (exchange) exchange->give_up(status);
+    return status.in(fmt::format("creating '{}' on rank {} of {}", config.name, config.rank, config.size));
+  }
+  log(LogLevel::kInfo, "'{}': rank {} of {}, {} on this host, {}", config.name, config.rank, config.size,
+      comm->local_size(), comm->direct() ? "shared memory" : "libfabric");
+  return comm;
+}
+
 Result<std::unique_ptr<Communicator>> Communicator::create(std::shared_ptr<Engine> engine,
                                                            const WireUpConfig& config, Store* store) {
-  WireUp wire_up(*engine, config, store);
-  const std::string what =
-      fmt::format("creating '{}' on rank {} of {}", config.name, config.rank, config.size);
-  auto group = wire_up.connect();
-  if (!group.ok()) return group.status().in(what);
-  // From here on the destructor leaves the group properly, whatever fails.
-  std::unique_ptr<Communicator> comm(new Communicator(engine, std::move(*group)));
-  {
-    const std::lock_guard guard(engine->lock());
-    engine->add(comm->group_);
-  }
-  if (config.size == 1) return comm;
+  if (config.size == 1) return connect(engine, config, nullptr);
+  StoreExchange exchange(*store, config.name, config.rank, config.size);
+  const Deadline deadline = Deadline::in_ms(config.timeout_ms);
+  auto comm = connect(engine, config, &exchange);
+  if (!comm.ok()) return comm.status();
+  // Two barriers, between which the keys are removed: so a name may be used again.
   const auto synchronise = [&]() -> Status {
-    auto operation = comm->barrier(false);
+    auto operation = (*comm)->barrier(false);
     if (!operation.ok()) return operation.status();
-    if (!engine->wait(**operation, wire_up.deadline().earlier((*operation)->deadline()))) comm->abort();
+    if (!engine->wait(**operation, deadline.earlier((*operation)->deadline()))) (*comm)->abort();
     engine->wait(**operation, Deadline::in(Millis(0)));
     return (*operation)->status();
   };
-  Status status = wire_up.ready();
-  if (status.ok()) status = synchronise();
-  wire_up.remove_keys();
+  const std::string what =
+      fmt::format("creating '{}' on rank {} of {}", config.name, config.rank, config.size);
+  Status status = synchronise();
+  exchange.remove_keys();
   if (!status.ok()) return status.in(what);
   status = synchronise();
   // A rank that is through already may have failed in its next call: this rank's next call says so.
   const bool later = status.code() == FLOE_ERR_MISMATCH || status.code() == FLOE_ERR_ABORTED;
   if (!status.ok() && !later) return status.in(what);
-  log(LogLevel::kInfo, "'{}': rank {} of {}, {} on this host, {}", config.name, config.rank, config.size,
-      comm->local_size(), comm->direct() ? "shared memory" : "libfabric");
   return comm;
 }
 
@@ -47,6 +65,8 @@ Communicator::~Communicator() {
     const std::lock_guard guard(engine_->lock());
     failed = !group_.fault().ok();
     group_.leave();
+    if (const auto& own = group_.members()[rank()].segment)  // release: pairs with Survivors::agree()
+      own->header().shrink.entered.store(ShrinkBoard::kNever, std::memory_order_release);
   }
   engine_->flush(group_, failed);
   const std::lock_guard guard(engine_->lock());
@@ -80,8 +100,32 @@ void Communicator::abort() {
   engine_->wake_sleepers();
 }
 
+Communicator::Statistics Communicator::statistics() const {
+  const std::lock_guard guard(engine_->lock());
+  Statistics result = statistics_;
+  result.status = group_.fault().code();
+  return result;
+}
+
+Status Communicator::count(const Descriptor& descriptor, const Status& started) {
+  const uint64_t bytes = descriptor.count * type_size(descriptor.type);
+  const auto kind = static_cast<Kind>(descriptor.kind);
+  if (!started.ok()) {
+    ++statistics_.refused;
+  } else if (kind == Kind::kSend) {
+    ++statistics_.sends;
+    statistics_.sent_bytes += bytes;
+  } else if (kind == Kind::kRecv) {
+    ++statistics_.receives;
+  } else {
+    ++statistics_.collectives;
+    statistics_.collective_bytes += bytes;
+  }
+  return started;
+}
+
 Communicator::Started Communicator::start(std::shared_ptr<Collective> collective) {
-  FLOE_TRY(group_.start(collective));
+  FLOE_TRY(count(collective->descriptor(), group_.start(collective)));
   engine_->started(group_);
   return std::shared_ptr<Operation>(std::move(collective));
 }
@@ -101,7 +145,7 @@ Communicator::Started Communicator::direct_all_reduce(const Descriptor& descript
   const DirectAllReduce op = group_.direct()->all_reduce(args);
   if (!wait || !op.is_short()) return start(std::make_shared<DirectCollective>(descriptor, op));
   std::shared_ptr<Collective> late;
-  FLOE_TRY(group_.run(descriptor, op, &late));
+  FLOE_TRY(count(descriptor, group_.run(descriptor, op, &late)));
   if (late) engine_->started(group_);
   return std::shared_ptr<Operation>(std::move(late));
 }
@@ -171,7 +215,7 @@ Communicator::Started Communicator::send(const void* buffer, uint64_t bytes, uin
   transfer.descriptor = descriptor;
   auto operation = std::make_shared<MessageOperation>(descriptor, std::move(transfer));
   const std::lock_guard guard(engine_->lock());
-  FLOE_TRY(group_.start(operation));
+  FLOE_TRY(count(descriptor, group_.start(operation)));
   engine_->started(group_);
   return std::shared_ptr<Operation>(std::move(operation));
 }
@@ -193,7 +237,7 @@ Communicator::Started Communicator::receive(void* buffer, uint64_t bytes, std::v
   transfer.descriptor = descriptor;
   auto operation = std::make_shared<MessageOperation>(descriptor, std::move(transfer));
   const std::lock_guard guard(engine_->lock());
-  FLOE_TRY(group_.start(operation));
+  FLOE_TRY(count(descriptor, group_.start(operation)));
   engine_->started(group_);
   return std::shared_ptr<Operation>(std::move(operation));
 }

@@ -34,8 +34,27 @@ class Communicator {
   void set_timeout(uint64_t ms);
   OpTable& ops() { return ops_; }
 
+  struct Statistics {
+    floe_status_t status = FLOE_OK;  // why it has failed
+    uint64_t collectives = 0, collective_bytes = 0;
+    uint64_t sends = 0, sent_bytes = 0;
+    uint64_t receives = 0;
+    uint64_t refused = 0;  // since it has failed
+  };
+  Statistics statistics() const;
+
   // From any thread: everything under way ends, here and on the other ranks.
   void abort();
+  // OK, or why every operation fails from now on, as far as this rank has heard.
+  Status fault();
+
+  // Collective: a communicator of the ranks with this colour, by key and then by rank; null for
+  // FLOE_UNDEFINED. Outlives this one.
+  Result<std::unique_ptr<Communicator>> split(int32_t color, int32_t key);
+  // Collective among the ranks that live: a communicator of theirs. This one is aborted if it has not failed.
+  Result<std::unique_ptr<Communicator>> shrink();
+  // Collective: every rank's value, by rank; for floe's own use. Ends by the deadline, with a fault.
+  Result<std::vector<std::string>> everyones(const std::string& mine, Deadline deadline);
 
   // Each starts the operation; an error is the communicator's fault. In-place forms have send == recv but
   // where noted. Null if it is complete already, which happens only where `wait` says that the caller would
@@ -71,8 +90,12 @@ class Communicator {
   Communicator(std::shared_ptr<Engine> engine, GroupConfig group)
       : engine_(std::move(engine)), group_(std::move(group)) {}
 
+  static Result<std::unique_ptr<Communicator>> connect(std::shared_ptr<Engine> engine,
+                                                       const WireUpConfig& config, Exchange* exchange);
+  Status gather_blocks(const void* mine, void* all, uint64_t bytes, Deadline deadline);
   Started start(std::shared_ptr<Collective> collective);
   Started direct_all_reduce(const Descriptor& descriptor, const DirectArgs& args, bool wait);
+  Status count(const Descriptor& descriptor, const Status& started);  // lock held; returns `started`
   Started scheduled(const Descriptor& descriptor, Schedule schedule, const void* send, void* recv);
   // A reduction: ranks exchange their factors if it is a premul-sum.
   Started scheduled(const Descriptor& descriptor, Operator op, Schedule schedule, const void* send,
@@ -81,6 +104,7 @@ class Communicator {
   std::shared_ptr<Engine> engine_;
   Group group_;
   OpTable ops_;
+  Statistics statistics_;  // under the engine's lock
 };
 
 }  // namespace floe

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <set>
-#include <thread>
 
 #include "base/log.h"
 #include "boot/host.h"
@@ -39,7 +38,7 @@ struct WireUp::Card {
         .dump();
   }
 
-  // The store is the outside: anything may be in it.
+  // A store is the outside: anything may be in it.
   static Result<Card> decode(const std::string& text, uint32_t rank) {
     const json j = json::parse(text, nullptr, false);
     try {
@@ -49,67 +48,12 @@ struct WireUp::Card {
                     j.at("token"),   j.at("shm"),      j.at("provider"), j.at("cpus")};
     } catch (const json::exception&) {  // a field is missing or has another type
     }
-    return error(FLOE_ERR_STORE, "the store holds no valid card of rank {}: is it used by something else?",
-                 rank);
+    return error(FLOE_ERR_STORE, "rank {} gave no valid card: is the store used by something else?", rank);
   }
 };
 
-WireUp::WireUp(Engine& engine, const WireUpConfig& config, Store* store)
-    : engine_(engine), config_(config), store_(store), deadline_(Deadline::in_ms(config.timeout_ms)) {}
-
-WireUp::~WireUp() {
-  if (keys_.empty()) return;
-  // The creation has failed. Ranks whose time is up now, too, must not take this one for missing.
-  constexpr Millis kLinger(500);
-  std::this_thread::sleep_for(kLinger);
-  remove_keys();
-}
-
-std::string WireUp::key(const std::string& phase, uint32_t rank) const {
-  return fmt::format("floe/{}/{}/{}", config_.name, phase, rank);
-}
-
-void WireUp::remove_keys() {
-  for (const std::string& name : keys_) {
-    const Status removed = store_->remove(name);
-    if (!removed.ok()) log(LogLevel::kDebug, "removing store key {}: {}", name, removed.message());
-  }
-  keys_.clear();
-}
-
-Status WireUp::missing(const std::string& phase, uint32_t first) {
-  std::string list;
-  uint32_t count = 0;
-  for (uint32_t rank = first; rank < config_.size; ++rank) {
-    constexpr Millis kGlance(50);
-    if (rank != first && store_->get(key(phase, rank), Deadline::in(kGlance)).ok()) continue;
-    list += fmt::format("{}{}", count == 0 ? "" : ", ", rank);
-    ++count;
-  }
-  return error(FLOE_ERR_STORE,
-               "(Timed out) {} {} of {} did not arrive within {:.1f} s (phase {}); check that every rank was "
-               "started, is alive, and uses the same store and size",
-               count == 1 ? "rank" : "ranks", list, config_.size,
-               static_cast<double>(config_.timeout_ms) / 1e3, phase);
-}
-
-Result<std::vector<std::string>> WireUp::exchange(const std::string& phase, const std::string& mine) {
-  const std::string own = key(phase, config_.rank);
-  FLOE_TRY(store_->set(own, mine));
-  keys_.push_back(own);
-  std::vector<std::string> all(config_.size);
-  for (uint32_t rank = 0; rank < config_.size; ++rank) {
-    if (rank == config_.rank) {
-      all[rank] = mine;
-      continue;
-    }
-    auto value = store_->get(key(phase, rank), deadline_);
-    if (!value.ok() && value.status().code() == FLOE_ERR_TIMEOUT) return missing(phase, rank);
-    if (!value.ok()) return value.status();
-    all[rank] = std::move(*value);
-  }
-  return all;
-}
+WireUp::WireUp(Engine& engine, const WireUpConfig& config, Exchange* exchange)
+    : engine_(engine), config_(config), exchange_(exchange), deadline_(Deadline::in_ms(config.timeout_ms)) {}
 
 Status WireUp::exchange_cards(std::vector<Card>* cards) {
   auto listener = UnixListener::create(config_.size);
@@ -129,7 +73,7 @@ Status WireUp::exchange_cards(std::vector<Card>* cards) {
             engine_.settings().shm ? "on" : "off",
             engine_.settings().provider,
             format_cpu_list(allowed_cpus())};
-  const auto texts = exchange("card", mine.encode());
+  const auto texts = exchange_->all(Phase::kCard, mine.encode(), deadline_);
   if (!texts.ok()) return texts.status();
   for (uint32_t rank = 0; rank < config_.size; ++rank) {
     auto card = Card::decode((*texts)[rank], rank);
@@ -166,7 +110,8 @@ Result<std::vector<Member>> WireUp::share_memory(const std::vector<Card>& cards)
   const std::vector<int> give = {(*segment)->fd(), engine_.bell().page_fd(), engine_.bell().event_fd()};
   // Everybody is here already. If one can't share, the others must learn it in time to do without.
   const Deadline soon = deadline_.earlier(Deadline::in_ms(config_.timeout_ms / 2));
-  auto received = exchange_fds(*listener_, local, self, give, soon);
+  auto received =
+      exchange_fds(*listener_, local, self, give, soon, [this] { return exchange_->interrupted(); });
   if (!received.ok()) return received.status();
   for (size_t i = 0; i < local.size(); ++i) {
     Member& member = members[local[i].rank];
@@ -197,7 +142,7 @@ Status WireUp::connect_fabric(const std::vector<Card>& cards, bool one_host, std
     if (!opened.ok()) return opened.status();
     fabric = *opened;
   }
-  const auto addresses = exchange("fabric", fabric->address());
+  const auto addresses = exchange_->all(Phase::kFabric, fabric->address(), deadline_);
   if (!addresses.ok()) return addresses.status();
   const std::lock_guard guard(engine_.lock());
   for (uint32_t rank = 0; rank < config_.size; ++rank) {
@@ -240,7 +185,7 @@ Result<GroupConfig> WireUp::connect() {
 
   auto members = share_memory(cards);
   listener_.reset();
-  const auto shm = exchange("shm", members.ok() ? "ok" : members.status().message());
+  const auto shm = exchange_->all(Phase::kShm, members.ok() ? "ok" : members.status().message(), deadline_);
   if (!shm.ok()) return shm.status();
   bool shared = true;
   for (uint32_t rank = 0; rank < config_.size; ++rank) {
@@ -280,7 +225,7 @@ Result<GroupConfig> WireUp::connect() {
 }
 
 Status WireUp::ready() {
-  const auto all = exchange("ready", "ok");
+  const auto all = exchange_->all(Phase::kReady, "ok", deadline_);
   if (!all.ok()) return all.status();
   config_.all_arrived();
   return {};

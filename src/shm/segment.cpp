@@ -70,7 +70,8 @@ SegmentLayout::SegmentLayout(uint32_t n) : ranks(n) {
   const size_t room = all_blocks + rest < all ? (all - rest - all_blocks) / peers : 0;
   ring_bytes = std::clamp(std::bit_floor(room), size_t{16} << 10, size_t{1} << 20);
   cursors = round_up(sizeof(SegmentHeader), kPage);
-  small = round_up(cursors + n * sizeof(RingCursors), kPage);
+  values = round_up(cursors + n * sizeof(RingCursors), kPage);
+  small = round_up(values + kValues * kValueBytes, kPage);
   rings = small + kSmallSlots * kSmallSlotBytes;
   blocks = rings + peers * ring_bytes;
   total = blocks + kChunkSlots * peers * block_bytes;

@@ -35,6 +35,20 @@ struct FaultRecord {
   std::array<char, 512> text{};
 };
 
+// Where the ranks of a communicator that has failed agree on who is left: see comm/shrink.cpp. In the segment
+// of each rank, written by it alone but for `decision`; it stays readable when its owner has died.
+struct ShrinkBoard {
+  static constexpr uint32_t kMostRanks = 1024;
+  static constexpr uint64_t kNever = UINT64_MAX;
+
+  std::atomic<uint64_t> entered;    // the last round that this rank has entered; kNever: it has left
+  std::atomic<uint64_t> published;  // round << 32 | how far this rank is in it
+  // In the segment of rank 0: round << 32 | the rank whose proposal counts, plus 1. The first one wins.
+  std::atomic<uint64_t> decision;
+  uint64_t gave_up;                             // proposal: `ranks` did not come in time
+  std::array<uint64_t, kMostRanks / 64> ranks;  // proposal, a bit for each rank: the survivors
+};
+
 struct SegmentHeader {
   uint64_t magic;
   uint64_t nonce;  // random; also published through the store: reading it here proves a shared mapping
@@ -47,6 +61,7 @@ struct SegmentHeader {
   alignas(128) std::atomic<uint64_t> put;      // Flag: blocks of chunks below the counter are in the slots
   alignas(128) std::atomic<uint64_t> done;     // Flag: chunks below the counter are reduced and returned
   alignas(128) std::atomic<uint64_t> entered;  // Flag: the scheduled collective that this rank is in
+  alignas(128) ShrinkBoard shrink;
 };
 
 // Head and tail of one ring each, alone in their lines. `head` is of the ring to that peer, `tail` is how
@@ -63,11 +78,14 @@ struct SegmentLayout {
   static constexpr size_t kSmallSlotBytes = 4096;
   static constexpr uint32_t kSmallSlots = 2;  // used in turn, so that no trailing barrier is needed
   static constexpr uint32_t kChunkSlots = 3;  // in rotation
+  static constexpr uint32_t kValues = 4;      // that survivors exchange: see comm/shrink.cpp
+  static constexpr size_t kValueBytes = 8 + 4096;
 
   uint32_t ranks;
   size_t ring_bytes;   // one outgoing ring, a power of two
   size_t block_bytes;  // one rank's part of a chunk
   size_t cursors;      // offsets
+  size_t values;
   size_t small;
   size_t rings;
   size_t blocks;
@@ -93,6 +111,9 @@ class Segment {
   SegmentHeader& header() const { return *reinterpret_cast<SegmentHeader*>(base_); }
   RingCursors& cursors(uint32_t peer) const {
     return reinterpret_cast<RingCursors*>(base_ + layout_.cursors)[peer];
+  }
+  std::byte* value(uint32_t index) const {
+    return base_ + layout_.values + index * SegmentLayout::kValueBytes;
   }
   // One of the kSmallSlots slots: a Flag, then data.
   std::byte* small_slot(uint64_t turn) const {

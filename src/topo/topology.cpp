@@ -2,6 +2,7 @@
 
 #include <hwloc.h>
 
+#include <algorithm>
 #include <memory>
 
 namespace floe {
@@ -20,6 +21,15 @@ uint32_t count(hwloc_topology_t handle, hwloc_obj_type_t type) {
 uint64_t cache_bytes(hwloc_topology_t handle, hwloc_obj_type_t type) {
   const hwloc_obj_t cache = hwloc_get_obj_by_type(handle, type, 0);
   return cache && cache->attr ? cache->attr->cache.size : 0;
+}
+
+// The most CPUs under one L3 cache.
+uint32_t cpus_per_l3(hwloc_topology_t handle) {
+  int most = 0;
+  for (hwloc_obj_t cache = nullptr;
+       (cache = hwloc_get_next_obj_by_type(handle, HWLOC_OBJ_L3CACHE, cache)) != nullptr;)
+    most = std::max(most, hwloc_bitmap_weight(cache->cpuset));
+  return static_cast<uint32_t>(most);
 }
 
 Result<Topology> ask_hwloc() {
@@ -43,6 +53,7 @@ Result<Topology> ask_hwloc() {
   t.cores = count(raw, HWLOC_OBJ_CORE);
   t.cpus = count(raw, HWLOC_OBJ_PU);
   t.l3_caches = count(raw, HWLOC_OBJ_L3CACHE);
+  t.l3_cpus = cpus_per_l3(raw);
   t.l3_bytes = cache_bytes(raw, HWLOC_OBJ_L3CACHE);
   t.l2_bytes = cache_bytes(raw, HWLOC_OBJ_L2CACHE);
   t.memory_bytes = hwloc_get_root_obj(raw)->total_memory;

@@ -24,6 +24,7 @@ struct Topology {
   uint32_t cores = 0;
   uint32_t cpus = 0;  // hardware threads
   uint32_t l3_caches = 0;
+  uint32_t l3_cpus = 0;   // most CPUs that share one L3 cache
   uint64_t l3_bytes = 0;  // of one L3 cache; 0: there is none, or it is unknown
   uint64_t l2_bytes = 0;  // of one L2 cache
   uint64_t memory_bytes = 0;

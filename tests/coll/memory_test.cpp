@@ -1,0 +1,130 @@
+// floe_mem_*: memory that works as any other, and misuse that is refused.
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "exercise.h"
+
+namespace floe::test {
+namespace {
+
+floe_context_info_t info_of(floe_context_t* context) {
+  floe_context_info_t info = FLOE_CONTEXT_INFO_INIT;
+  EXPECT_FLOE_OK(floe_context_info(context, &info));
+  return info;
+}
+
+class Memory : public testing::Test {
+ protected:
+  Memory() { EXPECT_FLOE_OK(floe_context_create(nullptr, &context_)); }
+  ~Memory() override {
+    if (context_) {
+      EXPECT_FLOE_OK(floe_context_destroy(context_));
+    }
+  }
+
+  void* allocate(uint64_t bytes) {
+    void* memory = nullptr;
+    EXPECT_FLOE_OK(floe_mem_alloc(context_, bytes, &memory));
+    return memory;
+  }
+
+  floe_context_t* context_ = nullptr;
+};
+
+TEST_F(Memory, IsZeroedAlignedAndWritable) {
+  for (const size_t bytes : {size_t{1}, size_t{4096}, size_t{100'000}, size_t{16} << 20}) {
+    auto* const memory = static_cast<unsigned char*>(allocate(bytes));
+    ASSERT_NE(nullptr, memory);
+    EXPECT_EQ(0u, reinterpret_cast<uintptr_t>(memory) % static_cast<size_t>(sysconf(_SC_PAGESIZE)));
+    for (size_t i = 0; i < bytes; ++i) ASSERT_EQ(0, memory[i]);
+    std::memset(memory, 0xff, bytes);
+    EXPECT_EQ(bytes, info_of(context_).allocated_bytes);
+    EXPECT_FLOE_OK(floe_mem_free(context_, memory));
+  }
+  EXPECT_EQ(0u, info_of(context_).allocations);
+}
+
+TEST_F(Memory, RefusesMisuse) {
+  void* none = nullptr;
+  EXPECT_EQ(FLOE_ERR_ARGUMENT, floe_mem_alloc(context_, 0, &none));
+  EXPECT_EQ(FLOE_ERR_ARGUMENT, floe_mem_alloc(context_, 1, nullptr));
+  EXPECT_EQ(FLOE_ERR_ARGUMENT, floe_mem_alloc(nullptr, 1, &none));
+  for (const uint64_t bytes : {UINT64_MAX, UINT64_MAX - 4096, uint64_t{1} << 60})
+    EXPECT_EQ(FLOE_ERR_SYSTEM, floe_mem_alloc(context_, bytes, &none)) << bytes;
+  EXPECT_EQ(nullptr, none);
+
+  auto* const memory = static_cast<char*>(allocate(10'000));
+  EXPECT_EQ(FLOE_ERR_ARGUMENT, floe_mem_free(context_, memory + 1)) << "not its start";
+  EXPECT_EQ(FLOE_ERR_ARGUMENT, floe_mem_unregister(context_, memory)) << "allocated, not registered";
+  EXPECT_EQ(FLOE_ERR_ARGUMENT, floe_mem_register(context_, memory + 100, 1)) << "known already";
+  EXPECT_FLOE_OK(floe_mem_free(context_, memory));
+  EXPECT_EQ(FLOE_ERR_ARGUMENT, floe_mem_free(context_, memory)) << "twice";
+  EXPECT_FLOE_OK(floe_mem_free(context_, nullptr));
+
+  std::vector<char> own(100);
+  EXPECT_EQ(FLOE_ERR_ARGUMENT, floe_mem_free(context_, own.data())) << "not floe's";
+  EXPECT_EQ(FLOE_ERR_ARGUMENT, floe_mem_register(context_, nullptr, 1));
+  EXPECT_EQ(FLOE_ERR_ARGUMENT, floe_mem_register(context_, own.data(), 0));
+  EXPECT_EQ(FLOE_ERR_ARGUMENT, floe_mem_register(context_, own.data(), UINT64_MAX));
+  ASSERT_FLOE_OK(floe_mem_register(context_, own.data() + 10, 20));
+  EXPECT_EQ(FLOE_ERR_ARGUMENT, floe_mem_register(context_, own.data(), 11)) << "overlaps at the end";
+  EXPECT_EQ(FLOE_ERR_ARGUMENT, floe_mem_register(context_, own.data() + 29, 5)) << "overlaps at the start";
+  EXPECT_EQ(FLOE_ERR_ARGUMENT, floe_mem_register(context_, own.data() + 15, 2)) << "lies within";
+  EXPECT_EQ(FLOE_ERR_ARGUMENT, floe_mem_free(context_, own.data() + 10)) << "registered, not allocated";
+  ASSERT_FLOE_OK(floe_mem_register(context_, own.data() + 30, 5)) << "right behind";
+  EXPECT_EQ(2u, info_of(context_).registrations);
+  EXPECT_EQ(25u, info_of(context_).registered_bytes);
+  EXPECT_FLOE_OK(floe_mem_unregister(context_, own.data() + 10));
+  EXPECT_EQ(FLOE_ERR_ARGUMENT, floe_mem_unregister(context_, own.data() + 10)) << "twice";
+  EXPECT_FLOE_OK(floe_mem_unregister(context_, own.data() + 30));
+}
+
+TEST_F(Memory, RegistersOnlyWhatIsMapped) {
+  const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  void* const pages = mmap(nullptr, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(MAP_FAILED, pages);
+  ASSERT_EQ(0, munmap(static_cast<char*>(pages) + page, page));
+  EXPECT_EQ(FLOE_ERR_ARGUMENT, floe_mem_register(context_, pages, page + 1));
+  EXPECT_NE(std::string::npos, std::string(floe_last_error()).find("mapped")) << floe_last_error();
+  EXPECT_FLOE_OK(floe_mem_register(context_, pages, page));
+  EXPECT_FLOE_OK(floe_mem_unregister(context_, pages));
+  EXPECT_EQ(0, munmap(pages, page));
+}
+
+TEST_F(Memory, OfAnotherContextIsUnknown) {
+  floe_context_t* other = nullptr;
+  ASSERT_FLOE_OK(floe_context_create(nullptr, &other));
+  void* const memory = allocate(100);
+  EXPECT_EQ(FLOE_ERR_ARGUMENT, floe_mem_free(other, memory));
+  EXPECT_FLOE_OK(floe_context_destroy(other));
+  EXPECT_FLOE_OK(floe_mem_free(context_, memory));
+}
+
+TEST_F(Memory, GoesWithTheContext) {
+  void* const memory = allocate(4096);
+  ASSERT_EQ(0, msync(memory, 4096, MS_ASYNC)) << "mapped";
+  ASSERT_FLOE_OK(floe_context_destroy(context_));
+  context_ = nullptr;
+  EXPECT_NE(0, msync(memory, 4096, MS_ASYNC));
+}
+
+TEST(MemoryInUse, WorksInCollectives) {
+  run_ranks(3, [](Rank& r) {
+    constexpr size_t kCount = 200'000;
+    void* memory = nullptr;
+    ASSERT_FLOE_OK(floe_mem_alloc(r.context, kCount * sizeof(float), &memory));
+    auto* const data = static_cast<float*>(memory);
+    for (size_t i = 0; i < kCount; ++i) data[i] = static_cast<float>(r.rank);
+    ASSERT_FLOE_OK(floe_all_reduce(r.comm, FLOE_IN_PLACE, data, kCount, FLOE_FLOAT32, FLOE_SUM, nullptr));
+    EXPECT_EQ(3.0f, data[0]);
+    EXPECT_EQ(3.0f, data[kCount - 1]);
+    EXPECT_FLOE_OK(floe_mem_free(r.context, memory));
+  });
+}
+
+}  // namespace
+}  // namespace floe::test

@@ -1,10 +1,5 @@
-// Ends that a rank wants: abort, destroy with work under way; and a forked child that can't have any.
-#include <sys/wait.h>
-#include <unistd.h>
-
+// Ends that a rank wants: abort, and destroy with work under way.
 #include <chrono>
-#include <cstdio>
-#include <cstdlib>
 #include <thread>
 
 #include "exercise.h"
@@ -93,61 +88,6 @@ TEST(Destroy, WithWorkUnderWayEndsIt) {
           EXPECT_EQ(FLOE_ERR_ABORTED, receive.wait());
         },
         {.workers = workers});
-}
-
-// DataLoader workers are forked from ranks: they must neither hang nor harm.
-TEST(Fork, ChildsHandlesAnswerAndTheParentGoesOn) {
-  Processes(2, [](uint32_t) {
-    Member me;
-    ASSERT_FLOE_OK(me.status());
-    const Rank& r = me.rank();
-    Exercise(r, {.count = 1000}, 1).run();
-    Request request;
-    float value = 1;
-    ASSERT_FLOE_OK(floe_all_reduce(r.comm, FLOE_IN_PLACE, &value, 1, FLOE_FLOAT32, FLOE_SUM, request.out()));
-
-    const pid_t child = fork();
-    if (child == 0) {
-      floe_request_t* made = nullptr;
-      floe_comm_t* comm = nullptr;
-      float data = 0;
-      EXPECT_EQ(FLOE_ERR_FORKED,
-                floe_all_reduce(r.comm, FLOE_IN_PLACE, &data, 1, FLOE_FLOAT32, FLOE_SUM, nullptr));
-      EXPECT_NE(std::string::npos, std::string(floe_last_error()).find("fork")) << floe_last_error();
-      EXPECT_EQ(FLOE_ERR_FORKED, floe_send(r.comm, &data, 1, FLOE_FLOAT32, 1 - r.rank, 0, &made));
-      EXPECT_EQ(FLOE_ERR_FORKED, floe_wait(request.get(), 0));
-      EXPECT_EQ(FLOE_ERR_FORKED, floe_test(request.get()));
-      EXPECT_EQ(FLOE_ERR_FORKED, floe_comm_abort(r.comm));
-      EXPECT_EQ(FLOE_ERR_FORKED, floe_comm_create_from_env(r.context, nullptr, &comm));
-      EXPECT_EQ(FLOE_ERR_FORKED, floe_comm_destroy(r.comm));
-      EXPECT_EQ(FLOE_ERR_FORKED, floe_context_destroy(r.context));
-      std::fflush(nullptr);
-      _exit(testing::Test::HasFailure() ? 1 : 0);
-    }
-    ASSERT_GT(child, 0);
-    int status = 0;
-    ASSERT_EQ(child, waitpid(child, &status, 0));
-    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
-    ASSERT_FLOE_OK(request.wait());
-    EXPECT_EQ(2.0f, value);
-    for (uint64_t seed = 1; seed < 50; ++seed) Exercise(r, {.count = seed * 1000}, seed).run();
-  }).expect_success(60s);
-}
-
-// A child that ends through exit runs destructors and atexit handlers: none may touch the parent's world.
-TEST(Fork, ChildThatExitsHarmsNothing) {
-  Processes(2, [](uint32_t) {
-    setenv("FLOE_WORKERS", "1", 1);
-    Member me;
-    ASSERT_FLOE_OK(me.status());
-    Exercise(me.rank(), {.count = 1000}, 1).run();
-    const pid_t child = fork();
-    if (child == 0) std::exit(0);
-    int status = 0;
-    ASSERT_EQ(child, waitpid(child, &status, 0));
-    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
-    for (uint64_t seed = 1; seed < 50; ++seed) Exercise(me.rank(), {.count = seed * 1000}, seed).run();
-  }).expect_success(60s);
 }
 
 }  // namespace

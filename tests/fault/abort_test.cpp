@@ -1,6 +1,9 @@
 // Ends that a rank wants: abort, and destroy with work under way.
+#include <atomic>
 #include <chrono>
+#include <functional>
 #include <thread>
+#include <vector>
 
 #include "exercise.h"
 #include "survivors.h"
@@ -88,6 +91,85 @@ TEST(Destroy, WithWorkUnderWayEndsIt) {
           EXPECT_EQ(FLOE_ERR_ABORTED, receive.wait());
         },
         {.workers = workers});
+}
+
+// A machine that is busy with other things may delay a thread once, not three times.
+void expect_soon(const std::function<double()>& attempt) {
+  constexpr double kSoon = kSanitized ? 1.0 : 0.1;
+  double slowest = 0;
+  for (int i = 0; i < 3; ++i)
+    if ((slowest = attempt()) <= kSoon) return;
+  ADD_FAILURE() << "took " << slowest << " s";
+}
+
+// Whatever they wait in, and however many they are.
+TEST(Abort, WakesEveryThreadOfTheRankWithin100ms) {
+  expect_soon([] {
+    std::atomic<double> slowest{0};
+    run_ranks(2, [&](Rank& r) {
+      if (r.rank == 1) {
+        char byte = 0;
+        EXPECT_EQ(FLOE_ERR_ABORTED, floe_recv(r.comm, &byte, 1, FLOE_UINT8, 0, 9, nullptr));
+        return;
+      }
+      Request posted;
+      char byte = 0;
+      ASSERT_FLOE_OK(floe_recv(r.comm, &byte, 1, FLOE_UINT8, 1, 1, posted.out()));
+      std::vector<float> data(200'000);
+      floe_comm_t* child = nullptr;
+      char other = 0;
+      const std::vector<std::function<floe_status_t()>> calls = {
+          [&] { return floe_comm_split(r.comm, 0, 0, &child); },
+          [&] { return floe_recv(r.comm, &other, 1, FLOE_UINT8, FLOE_ANY_SOURCE, 2, nullptr); },
+          [&] { return posted.wait(); },
+          [&] { return floe_wait(posted.get(), 20'000); },
+      };
+      std::atomic<double> aborted{0};
+      std::vector<std::thread> threads;
+      for (const auto& call : calls)
+        threads.emplace_back([&] {
+          EXPECT_EQ(FLOE_ERR_ABORTED, call()) << floe_last_error();
+          const double took = steady_seconds() - aborted;
+          for (double seen = slowest; seen < took && !slowest.compare_exchange_weak(seen, took);) {
+          }
+        });
+      std::this_thread::sleep_for(300ms);  // they sleep by now
+      aborted = steady_seconds();
+      EXPECT_FLOE_OK(floe_comm_abort(r.comm));
+      for (auto& thread : threads) thread.join();
+    });
+    return slowest.load();
+  });
+}
+
+TEST(Destroy, WithWorkInFlightTakesAtMost100ms) {
+  expect_soon([] {
+    double took = 0;
+    run_ranks(2, [&](Rank& r) {
+      floe_comm_info_t info = FLOE_COMM_INFO_INIT;
+      ASSERT_FLOE_OK(floe_comm_info(r.comm, &info));
+      if (info.direct == 0) return;  // to other hosts, what was sent is flushed first
+      std::vector<float> data(1'000'000, 1.0f), message(1'000'000);
+      char byte = 0;
+      Request reduce, send, receive;
+      if (r.rank == 1) {
+        std::this_thread::sleep_for(400ms);  // alive, and in no call
+        return;
+      }
+      ASSERT_FLOE_OK(floe_all_reduce(r.comm, FLOE_IN_PLACE, data.data(), data.size(), FLOE_FLOAT32, FLOE_SUM,
+                                     reduce.out()));
+      ASSERT_FLOE_OK(floe_send(r.comm, message.data(), message.size(), FLOE_FLOAT32, 1, 3, send.out()));
+      ASSERT_FLOE_OK(floe_recv(r.comm, &byte, 1, FLOE_UINT8, 1, 4, receive.out()));
+      const double begin = steady_seconds();
+      ASSERT_FLOE_OK(floe_comm_destroy(r.comm));
+      took = steady_seconds() - begin;
+      r.comm = nullptr;
+      data = {};  // nothing may read or write them any more: sanitizers watch
+      message = {};
+      for (Request* request : {&reduce, &send, &receive}) EXPECT_EQ(FLOE_ERR_ABORTED, request->wait());
+    });
+    return took;
+  });
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include "coll/algorithms.h"
 #include "comm/communicator.h"
+#include "comm/descriptor.h"
 
 namespace floe {
 namespace {
@@ -88,14 +89,10 @@ Status Communicator::fault() {
 
 Status Communicator::gather_blocks(const void* mine, void* all, uint64_t bytes, Deadline deadline) {
   // The root tells it from an all_gather of the caller's.
-  Descriptor descriptor;
-  descriptor.kind = static_cast<uint8_t>(Kind::kAllGather);
-  descriptor.type = FLOE_UINT8;
-  descriptor.lane = 1;
-  descriptor.root = UINT32_MAX;
-  descriptor.count = bytes;
+  const Descriptor descriptor = floe::collective(Kind::kAllGather, bytes, FLOE_UINT8, 0, UINT32_MAX);
   auto collective = std::make_shared<ScheduledCollective>(
-      descriptor, floe::all_gather(size(), rank(), {bytes, 1}, false), mine, all, size(), group_.direct());
+      descriptor, floe::all_gather(rank(), equal_blocks(size(), bytes), false), mine, all, size(),
+      group_.direct());
   const std::shared_ptr<Operation> operation = collective;
   {
     const std::lock_guard guard(engine_->lock());

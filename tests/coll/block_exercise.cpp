@@ -5,6 +5,8 @@
 #include <numeric>
 #include <random>
 
+#include "exercise.h"
+
 namespace floe::test {
 namespace {
 
@@ -197,8 +199,10 @@ floe_status_t BlockExercise::start(floe_request_t** request) {
       return floe_all_gather_v(comm, send, recv, to_.counts.data(), offsets(to_), s.type, request);
     case kReduceScatterV:
       if (s.in_place) recv = own(send_, from_);
-      return floe_reduce_scatter_v(comm, send_.data(), recv, from_.counts.data(), offsets(from_), s.type,
-                                   s.op, request);
+      return with_op(rank_, s.type, s.op, [&](floe_op_t op) {
+        return floe_reduce_scatter_v(comm, send_.data(), recv, from_.counts.data(), offsets(from_), s.type,
+                                     op, request);
+      });
     case kAllToAll:
       if (s.in_place && spelled) send = recv;
       return floe_all_to_all(comm, send, recv, s.largest, s.type, request);

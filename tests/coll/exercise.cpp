@@ -95,17 +95,22 @@ void Exercise::place() {
   }
 }
 
-floe_status_t Exercise::start(floe_request_t** request) {
-  if (shape_.op != kPremulSum) return start(shape_.op, request);
-  const float factor = premul_factor(rank_.rank);
-  const Bytes scalar = from_float(shape_.type, {&factor, 1});
-  floe_op_t op = FLOE_SUM;
-  floe_status_t status = floe_op_create_premul_sum(rank_.comm, scalar.data(), shape_.type, &op);
+floe_status_t with_op(const Rank& rank, floe_type_t type, floe_op_t op,
+                      const std::function<floe_status_t(floe_op_t)>& call) {
+  if (op != kPremulSum) return call(op);
+  const float factor = premul_factor(rank.rank);
+  const Bytes scalar = from_float(type, {&factor, 1});
+  floe_op_t handle = FLOE_SUM;
+  floe_status_t status = floe_op_create_premul_sum(rank.comm, scalar.data(), type, &handle);
   if (status != FLOE_OK) return status;
-  status = start(op, request);
+  status = call(handle);
   // What is under way does not need it any more.
-  EXPECT_FLOE_OK(floe_op_destroy(rank_.comm, op));
+  EXPECT_FLOE_OK(floe_op_destroy(rank.comm, handle));
   return status;
+}
+
+floe_status_t Exercise::start(floe_request_t** request) {
+  return with_op(rank_, shape_.type, shape_.op, [&](floe_op_t op) { return start(op, request); });
 }
 
 floe_status_t Exercise::start(floe_op_t op, floe_request_t** request) {

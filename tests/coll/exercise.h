@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -26,6 +27,10 @@ struct Shape {
 
   std::string text() const;
 };
+
+// Calls `call` with the operation, or for kPremulSum with a handle for this rank's factor.
+floe_status_t with_op(const Rank& rank, floe_type_t type, floe_op_t op,
+                      const std::function<floe_status_t(floe_op_t)>& call);
 
 class Exercise {
  public:

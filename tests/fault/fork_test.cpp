@@ -38,6 +38,8 @@ const std::map<std::string, Call>& calls() {
   static floe_comm_t* comm = nullptr;
   static floe_request_t* made = nullptr;
   static const uint32_t source = 1;
+  static const uint64_t counts[] = {1, 1};
+  static floe_op_t op = FLOE_SUM;
   static const floe_comm_config_t config = FLOE_COMM_CONFIG_INIT;
   static floe_comm_info_t info = FLOE_COMM_INFO_INIT;
   static floe_request_info_t request_info = FLOE_REQUEST_INFO_INIT;
@@ -48,6 +50,26 @@ const std::map<std::string, Call>& calls() {
   constexpr auto kType = FLOE_FLOAT32;
   static const std::map<std::string, Call> table = {
       {"floe_all_gather", [](auto& h) { return floe_all_gather(h.comm, data, data + 4, 1, kType, nullptr); }},
+      {"floe_all_gather_v",
+       [](auto& h) { return floe_all_gather_v(h.comm, data, data + 4, counts, nullptr, kType, nullptr); }},
+      {"floe_all_to_all", [](auto& h) { return floe_all_to_all(h.comm, data, data + 4, 1, kType, nullptr); }},
+      {"floe_all_to_all_v",
+       [](auto& h) {
+         return floe_all_to_all_v(h.comm, data, counts, nullptr, data + 4, counts, nullptr, kType, nullptr);
+       }},
+      {"floe_gather", [](auto& h) { return floe_gather(h.comm, data, data + 4, 1, kType, 0, nullptr); }},
+      {"floe_gather_v",
+       [](auto& h) { return floe_gather_v(h.comm, data, 1, data + 4, counts, nullptr, kType, 0, nullptr); }},
+      {"floe_scatter", [](auto& h) { return floe_scatter(h.comm, data, data + 4, 1, kType, 0, nullptr); }},
+      {"floe_scatter_v",
+       [](auto& h) { return floe_scatter_v(h.comm, data, counts, nullptr, data + 4, 1, kType, 0, nullptr); }},
+      {"floe_reduce_scatter_v",
+       [](auto& h) {
+         return floe_reduce_scatter_v(h.comm, data, data + 4, counts, nullptr, kType, FLOE_SUM, nullptr);
+       }},
+      {"floe_op_create_premul_sum",
+       [](auto& h) { return floe_op_create_premul_sum(h.comm, data, kType, &op); }},
+      {"floe_op_destroy", [](auto& h) { return floe_op_destroy(h.comm, FLOE_SUM); }},
       {"floe_all_reduce",
        [](auto& h) { return floe_all_reduce(h.comm, FLOE_IN_PLACE, data, 1, kType, FLOE_SUM, nullptr); }},
       {"floe_barrier", [](auto& h) { return floe_barrier(h.comm, nullptr); }},

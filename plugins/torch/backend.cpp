@@ -10,7 +10,7 @@ namespace floe_torch {
 namespace {
 
 constexpr size_t kLongestName = 63;  // of a communicator
-// Neither callers' tags, which have 31 bits, nor those of messages.cpp, which count, have the upper two bits.
+// Callers' tags have 31 bits.
 constexpr uint64_t kLevelTag = uint64_t{3} << 62;
 
 }  // namespace

@@ -50,14 +50,11 @@ class Backend final : public c10d::Backend {
   WorkPtr allreduce(Tensors& tensors, const c10d::AllreduceOptions& opts) override;
   WorkPtr allreduce_coalesced(Tensors& tensors, const c10d::AllreduceCoalescedOptions& opts) override;
   WorkPtr reduce(Tensors& tensors, const c10d::ReduceOptions& opts) override;
-  WorkPtr allgather(TensorLists& outputs, Tensors& inputs, const c10d::AllgatherOptions& opts) override;
   WorkPtr _allgather_base(at::Tensor& output, at::Tensor& input, const c10d::AllgatherOptions& opts) override;
   WorkPtr allgather_coalesced(TensorLists& outputs, Tensors& inputs,
                               const c10d::AllgatherOptions& opts) override;
   WorkPtr allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
                                           const c10d::AllgatherOptions& opts) override;
-  WorkPtr reduce_scatter(Tensors& outputs, TensorLists& inputs,
-                         const c10d::ReduceScatterOptions& opts) override;
   WorkPtr _reduce_scatter_base(at::Tensor& output, at::Tensor& input,
                                const c10d::ReduceScatterOptions& opts) override;
   WorkPtr reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,
@@ -68,6 +65,11 @@ class Backend final : public c10d::Backend {
   WorkPtr send(Tensors& tensors, int destination, int tag) override;
   WorkPtr recv(Tensors& tensors, int source, int tag) override;
   WorkPtr recvAnysource(Tensors& tensors, int tag) override;
+
+  // blocks.cpp
+  WorkPtr allgather(TensorLists& outputs, Tensors& inputs, const c10d::AllgatherOptions& opts) override;
+  WorkPtr reduce_scatter(Tensors& outputs, TensorLists& inputs,
+                         const c10d::ReduceScatterOptions& opts) override;
   WorkPtr gather(TensorLists& outputs, Tensors& inputs, const c10d::GatherOptions& opts) override;
   WorkPtr scatter(Tensors& outputs, TensorLists& inputs, const c10d::ScatterOptions& opts) override;
   WorkPtr alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& opts) override;
@@ -75,15 +77,12 @@ class Backend final : public c10d::Backend {
                         std::vector<int64_t>& input_splits, const c10d::AllToAllOptions& opts) override;
 
  private:
-  class Exchange;
-
   // What collectives of one level share: see levels.h. Messages are all of level 0: they are matched by
   // their tags, whatever the order.
   struct Level {
     std::mutex creating;
     std::shared_ptr<Communicator> comm;  // under mutex_; null before its first use and after shutdown()
     std::shared_ptr<CompletionQueue> queue;
-    std::atomic<uint64_t> exchanges{0};  // collectives made of messages so far: their tags
   };
 
   // Those of this thread's level. The communicator is created at the first use of the level, collectively.

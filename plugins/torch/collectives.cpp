@@ -1,4 +1,4 @@
-// Backend's collectives that floe has.
+// Backend's collectives of tensors whose sizes ranks have in common.
 #include <c10/util/Exception.h>
 
 #include "backend.h"
@@ -98,23 +98,6 @@ Backend::WorkPtr Backend::reduce(Tensors& tensors, const c10d::ReduceOptions& op
                  .timeout = opts.timeout});
 }
 
-Backend::WorkPtr Backend::reduce_scatter(Tensors& outputs, TensorLists& inputs,
-                                         const c10d::ReduceScatterOptions& opts) {
-  constexpr const char* what = "floe:reduce_scatter";
-  const at::Tensor& output = single(what, outputs);
-  TORCH_CHECK(inputs.size() == 1, what, ": takes one list of inputs, got ", inputs.size());
-  check_list(what, inputs.front(), size_, output);
-  to_reduce(what, output, opts.reduceOp);  // before the inputs are copied
-  const at::Tensor flat = flatten(inputs.front());
-  return launch({.type = c10d::OpType::REDUCE_SCATTER,
-                 .title = what,
-                 .inputs = inputs.front(),
-                 .outputs = {outputs},
-                 .calls = {reduce_scatter_call(what, flat, output, opts.reduceOp)},
-                 .asynchronous = opts.asyncOp,
-                 .timeout = opts.timeout});
-}
-
 Backend::WorkPtr Backend::_reduce_scatter_base(at::Tensor& output, at::Tensor& input,
                                                const c10d::ReduceScatterOptions& opts) {
   Tensors outputs = {output}, inputs = {input};
@@ -153,23 +136,6 @@ Backend::WorkPtr Backend::broadcast(Tensors& tensors, const c10d::BroadcastOptio
                  .inputs = tensors,
                  .outputs = {tensors},
                  .calls = {call},
-                 .asynchronous = opts.asyncOp,
-                 .timeout = opts.timeout});
-}
-
-Backend::WorkPtr Backend::allgather(TensorLists& outputs, Tensors& inputs,
-                                    const c10d::AllgatherOptions& opts) {
-  constexpr const char* what = "floe:all_gather";
-  const at::Tensor& input = single(what, inputs);
-  TORCH_CHECK(outputs.size() == 1, what, ": takes one list of outputs, got ", outputs.size());
-  check_list(what, outputs.front(), size_, input);
-  const at::Tensor flat = flat_like(outputs.front());
-  return launch({.type = c10d::OpType::ALLGATHER,
-                 .title = what,
-                 .inputs = inputs,
-                 .outputs = outputs,
-                 .calls = {all_gather_call(input, flat)},
-                 .epilogue = [flat, list = outputs.front()](const auto&) { unflatten(flat, list); },
                  .asynchronous = opts.asyncOp,
                  .timeout = opts.timeout});
 }

@@ -292,6 +292,53 @@ def test_uneven_all_to_all() -> None:
     run_ranks(3, check_uneven_all_to_all)
 
 
+def check_uneven_lists() -> None:
+    """Tensors of different sizes, one of them empty, one a column, in memory of their own."""
+    rank, ranks = dist.get_rank(), dist.get_world_size()
+    for dtype in (torch.bfloat16, torch.int64, torch.complex128):
+        parts = [data(r, (5 * r,), dtype) for r in range(ranks)]
+
+        def empties(dtype: torch.dtype = dtype) -> list[torch.Tensor]:
+            lists = [torch.empty(5 * r, dtype=dtype) for r in range(ranks)]
+            lists[1] = torch.empty(5, 2, dtype=dtype)[:, 1]
+            return lists
+
+        outputs = empties()
+        dist.all_gather(outputs, parts[rank])
+        for output, part in zip(outputs, parts, strict=True):
+            assert_same(output, part, ("all_gather", dtype))
+
+        root = ranks - 1
+        outputs = empties()
+        dist.gather(parts[rank], outputs if rank == root else None, dst=root)
+        if rank == root:
+            for output, part in zip(outputs, parts, strict=True):
+                assert_same(output, part, ("gather", dtype))
+
+        output = torch.empty(5 * rank, dtype=dtype)
+        dist.scatter(output, parts if rank == root else None, src=root)
+        assert_same(output, parts[rank], ("scatter", dtype))
+
+        inputs = [data(10 * rank + to, (rank + 2 * to,), dtype) for to in range(ranks)]
+        outputs = [torch.empty(source + 2 * rank, dtype=dtype) for source in range(ranks)]
+        dist.all_to_all(outputs, inputs)
+        for source, received in enumerate(outputs):
+            assert_same(
+                received,
+                data(10 * source + rank, (source + 2 * rank,), dtype),
+                ("all_to_all", dtype),
+            )
+
+    blocks = [torch.full((3 * to,), rank + 1.0) for to in range(ranks)]
+    output = torch.empty(3 * rank)
+    dist.reduce_scatter(output, blocks)
+    assert output.tolist() == [ranks * (ranks + 1) / 2] * (3 * rank)
+
+
+def test_uneven_lists() -> None:
+    run_ranks(3, check_uneven_lists)
+
+
 def check_messages() -> None:
     rank = dist.get_rank()
     if rank == 0:

@@ -35,7 +35,7 @@ def wrong_calls() -> list[tuple[str, Callable[[], object]]]:
     c64 = torch.ones(3, dtype=torch.complex64)
     premul = dist._make_nccl_premul_sum(0.5)
     lists = [torch.empty(4, 4) for _ in range(ranks)]
-    uneven = [torch.empty(4 + r) for r in range(ranks)]
+    uneven = [torch.empty(5 + r) for r in range(ranks)]
     meta = torch.ones(2, device="meta")
     return [
         ("floe:all_reduce: a tensor is sparse", lambda: dist.all_reduce(sparse)),

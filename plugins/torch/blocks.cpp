@@ -156,8 +156,10 @@ Backend::WorkPtr Backend::reduce_scatter(Tensors& outputs, TensorLists& inputs,
     element = std::max(element, element_bytes(tensor, elements.back()));
   }
   const auto call = [to, from = blocks_of(elements, element)](floe_comm_t* comm, floe_request_t** request) {
-    return floe_reduce_scatter_v(comm, from.data, to.elements.data, from.counts.data(), from.offsets.data(),
-                                 to.elements.type, to.op, request);
+    return with_op(comm, to, [&](floe_op_t op) {
+      return floe_reduce_scatter_v(comm, from.data, to.elements.data, from.counts.data(), from.offsets.data(),
+                                   to.elements.type, op, request);
+    });
   };
   return launch({.type = c10d::OpType::REDUCE_SCATTER,
                  .title = what,

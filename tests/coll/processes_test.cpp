@@ -1,78 +1,114 @@
 // The oracle again, with ranks as processes that meet through the store of the environment.
 #include "processes.h"
 
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <string_view>
+
 #include "block_exercise.h"
 #include "exercise.h"
 
 namespace floe::test {
 namespace {
 
-class ProcessRanks : public testing::TestWithParam<uint32_t> {};
-
-TEST_P(ProcessRanks, EveryCollectiveGivesTheOraclesResult) {
-  Processes(GetParam(), [](uint32_t) {
-    Member me;
-    ASSERT_FLOE_OK(me.status());
-    uint64_t seed = 1;
-    for (const auto type : {FLOE_FLOAT32, FLOE_BFLOAT16, FLOE_INT64, FLOE_UINT8})
-      for (const uint64_t count : {0, 1, 100, 5000, 70'001, 600'000})
-        for (const auto collective : all_collectives()) {
-          if (count > 100'000 && (kSanitized || me.rank().size > 4)) continue;
-          const auto root = static_cast<uint32_t>(seed % me.rank().size);
-          Exercise(me.rank(), {collective, type, FLOE_SUM, count, root, seed % 2 == 0, seed % 3}, seed).run();
-          ++seed;
-        }
-  }).expect_success();
+void every_collective(const Rank& r) {
+  uint64_t seed = 1;
+  for (const auto type : {FLOE_FLOAT32, FLOE_BFLOAT16, FLOE_INT64, FLOE_UINT8})
+    for (const uint64_t count : {0, 1, 100, 5000, 70'001, 600'000})
+      for (const auto collective : all_collectives()) {
+        if (count > 100'000 && (kSanitized || r.size > 4)) continue;
+        const auto root = static_cast<uint32_t>(seed % r.size);
+        Exercise(r, {collective, type, FLOE_SUM, count, root, seed % 2 == 0, seed % 3}, seed).run();
+        ++seed;
+      }
 }
 
-TEST_P(ProcessRanks, EveryCollectiveOfBlocksGivesTheOraclesResult) {
-  Processes(GetParam(), [](uint32_t) {
-    Member me;
-    ASSERT_FLOE_OK(me.status());
-    uint64_t seed = 1;
-    for (const auto type : {FLOE_FLOAT32, FLOE_BFLOAT16, FLOE_UINT8})
-      for (const uint64_t largest : {0, 5, 3000, 70'001})
-        for (const auto collective : all_block_collectives()) {
-          const auto root = static_cast<uint32_t>(seed % me.rank().size);
-          BlockExercise(me.rank(), {collective, type, FLOE_SUM, largest, root, seed % 2 == 0, seed % 3 == 0},
-                        seed)
-              .run();
-          ++seed;
-        }
-  }).expect_success();
+void every_collective_of_blocks(const Rank& r) {
+  uint64_t seed = 1;
+  for (const auto type : {FLOE_FLOAT32, FLOE_BFLOAT16, FLOE_UINT8})
+    for (const uint64_t largest : {0, 5, 3000, 70'001})
+      for (const auto collective : all_block_collectives()) {
+        const auto root = static_cast<uint32_t>(seed % r.size);
+        BlockExercise(r, {collective, type, FLOE_SUM, largest, root, seed % 2 == 0, seed % 3 == 0}, seed)
+            .run();
+        ++seed;
+      }
 }
 
-TEST_P(ProcessRanks, ManySmallOnesBackToBack) {
-  Processes(GetParam(), [](uint32_t) {
-    Member me;
-    ASSERT_FLOE_OK(me.status());
-    const Rank& r = me.rank();
-    for (uint64_t i = 0; i < 2000; ++i) {
-      int64_t value = static_cast<int64_t>(i * (r.rank + 1));
-      ASSERT_FLOE_OK(floe_all_reduce(r.comm, FLOE_IN_PLACE, &value, 1, FLOE_INT64, FLOE_SUM, nullptr));
-      ASSERT_EQ(static_cast<int64_t>(i * r.size * (r.size + 1) / 2), value) << "call " << i;
-    }
-  }).expect_success();
+void many_small_ones(const Rank& r) {
+  for (uint64_t i = 0; i < 2000; ++i) {
+    int64_t value = static_cast<int64_t>(i * (r.rank + 1));
+    ASSERT_FLOE_OK(floe_all_reduce(r.comm, FLOE_IN_PLACE, &value, 1, FLOE_INT64, FLOE_SUM, nullptr));
+    ASSERT_EQ(static_cast<int64_t>(i * r.size * (r.size + 1) / 2), value) << "call " << i;
+  }
 }
 
-TEST_P(ProcessRanks, MessagesAroundTheRing) {
-  Processes(GetParam(), [](uint32_t) {
-    Member me;
-    ASSERT_FLOE_OK(me.status());
-    const Rank& r = me.rank();
-    const uint32_t next = (r.rank + 1) % r.size, previous = (r.rank + r.size - 1) % r.size;
-    for (const size_t bytes : {1, 5000, 3'000'000}) {
-      std::vector<uint8_t> out(bytes, static_cast<uint8_t>(r.rank)), in(bytes, 0xff);
-      Request receiving;
-      ASSERT_FLOE_OK(floe_recv(r.comm, in.data(), bytes, FLOE_UINT8, previous, bytes, receiving.out()));
-      ASSERT_FLOE_OK(floe_send(r.comm, out.data(), bytes, FLOE_UINT8, next, bytes, nullptr));
-      ASSERT_FLOE_OK(receiving.wait());
-      EXPECT_TRUE(in == std::vector<uint8_t>(bytes, static_cast<uint8_t>(previous)));
-    }
-  }).expect_success();
+void messages_around_the_ring(const Rank& r) {
+  const uint32_t next = (r.rank + 1) % r.size, previous = (r.rank + r.size - 1) % r.size;
+  for (const size_t bytes : {1, 5000, 3'000'000}) {
+    std::vector<uint8_t> out(bytes, static_cast<uint8_t>(r.rank)), in(bytes, 0xff);
+    Request receiving;
+    ASSERT_FLOE_OK(floe_recv(r.comm, in.data(), bytes, FLOE_UINT8, previous, bytes, receiving.out()));
+    ASSERT_FLOE_OK(floe_send(r.comm, out.data(), bytes, FLOE_UINT8, next, bytes, nullptr));
+    ASSERT_FLOE_OK(receiving.wait());
+    EXPECT_TRUE(in == std::vector<uint8_t>(bytes, static_cast<uint8_t>(previous)));
+  }
 }
+
+using Body = void (*)(const Rank&);
+
+class ProcessRanks : public testing::TestWithParam<uint32_t> {
+ protected:
+  static void run(Body body) {
+    Processes(GetParam(), [&](uint32_t) {
+      Member me;
+      ASSERT_FLOE_OK(me.status());
+      body(me.rank());
+    }).expect_success();
+  }
+};
+
+TEST_P(ProcessRanks, EveryCollectiveGivesTheOraclesResult) { run(every_collective); }
+TEST_P(ProcessRanks, EveryCollectiveOfBlocksGivesTheOraclesResult) { run(every_collective_of_blocks); }
+TEST_P(ProcessRanks, ManySmallOnesBackToBack) { run(many_small_ones); }
+TEST_P(ProcessRanks, MessagesAroundTheRing) { run(messages_around_the_ring); }
 
 INSTANTIATE_TEST_SUITE_P(Ranks, ProcessRanks, testing::Values(2, 3, 4, 8));
+
+// Processes of another user are on another host as far as floe knows: odd and even ranks share memory among
+// themselves, and libfabric is between them.
+class MixedPaths : public testing::TestWithParam<uint32_t> {
+ protected:
+  void SetUp() override {
+    const char* shm = std::getenv("FLOE_SHM");
+    if (shm && std::string_view(shm) == "off") GTEST_SKIP() << "nobody shares memory with FLOE_SHM=off";
+    if (geteuid() != 0) GTEST_SKIP() << "only root can be another user";
+  }
+  static void run(Body body) {
+    constexpr uid_t kNobody = 65534;
+    Processes(GetParam(), [&](uint32_t rank) {
+      if (rank % 2 == 1) {
+        ASSERT_EQ(0, seteuid(kNobody)) << std::strerror(errno);
+      }
+      Member me;
+      ASSERT_FLOE_OK(me.status());
+      floe_comm_info_t info = FLOE_COMM_INFO_INIT;
+      ASSERT_FLOE_OK(floe_comm_info(me.comm(), &info));
+      EXPECT_EQ((info.size + 1 - rank % 2) / 2, info.local_size);
+      body(me.rank());
+    }).expect_success();
+  }
+};
+
+TEST_P(MixedPaths, EveryCollectiveGivesTheOraclesResult) { run(every_collective); }
+TEST_P(MixedPaths, EveryCollectiveOfBlocksGivesTheOraclesResult) { run(every_collective_of_blocks); }
+TEST_P(MixedPaths, ManySmallOnesBackToBack) { run(many_small_ones); }
+TEST_P(MixedPaths, MessagesAroundTheRing) { run(messages_around_the_ring); }
+
+INSTANTIATE_TEST_SUITE_P(Ranks, MixedPaths, testing::Values(3, 4, 8));
 
 TEST(Environment, OneRankNeedsNobody) {
   Processes(1, [](uint32_t) {

@@ -215,19 +215,19 @@ FLOE_API floe_status_t floe_comm_set_timeout(floe_comm_t *comm, uint64_t timeout
 #define FLOE_UNDEFINED INT32_MIN
 
 /* Splits `comm` into one communicator for each colour, of the ranks that gave this colour; their ranks in it
- * are in the order of `key`, and of their ranks in `comm` where keys are equal. color     0 or more, or
- * FLOE_UNDEFINED: *new_comm becomes NULL key       any number new_comm  the caller's, to destroy; independent
- * of `comm`, which may be destroyed before it; it starts with comm's timeout Collective on `comm`: all its
- * ranks call it, in the same order as their other collectives, and start none before it has returned.
- * Blocking: at most comm's timeout. What fails one new communicator only, such as a limit on descriptors, is
- * an error on all its ranks and leaves `comm` usable. Threads: as collectives. Returns FLOE_OK,
- * FLOE_ERR_ARGUMENT (nothing was sent), FLOE_ERR_MISMATCH, FLOE_ERR_PEER, FLOE_ERR_TIMEOUT, FLOE_ERR_ABORTED,
- * FLOE_ERR_TRANSPORT, FLOE_ERR_SYSTEM, FLOE_ERR_FORKED. */
+ * are in the order of `key`, any number, and of their ranks in `comm` where keys are equal.
+ *   color     0 or more, or FLOE_UNDEFINED: *new_comm becomes NULL
+ *   new_comm  the caller's, to destroy; it may outlive `comm`, and starts with comm's timeout
+ * Collective on `comm`: all its ranks call it, in the same order as their other collectives, and start none
+ * before it has returned. Blocking: at most comm's timeout. What fails one new communicator only, such as a
+ * limit on descriptors, is an error on all its ranks and leaves `comm` usable. Threads: as collectives.
+ * Returns FLOE_OK, FLOE_ERR_ARGUMENT (nothing was sent), FLOE_ERR_MISMATCH, FLOE_ERR_PEER, FLOE_ERR_TIMEOUT,
+ * FLOE_ERR_ABORTED, FLOE_ERR_TRANSPORT, FLOE_ERR_SYSTEM, FLOE_ERR_FORKED. */
 FLOE_API floe_status_t floe_comm_split(floe_comm_t *comm, int32_t color, int32_t key, floe_comm_t **new_comm);
 
-/* Makes a communicator of the ranks of `comm` that live, in the same order, after a rank has died or
- * left, or after an abort. If `comm` has not failed yet, it is aborted. All survivors get the
- * same members, or all an error; ranks that die meanwhile are left out. `comm` remains to be destroyed.
+/* Makes a communicator of the ranks of `comm` that live, in the same order, after a rank has died or left, or
+ * after an abort. If `comm` has not failed yet, it is aborted. All survivors that get one get the same
+ * members; ranks that die meanwhile are left out. `comm` remains to be destroyed.
  * Collective among the survivors: each process that lives calls it, or has destroyed its handle of `comm`; a
  * rank that does neither within comm's timeout is named in FLOE_ERR_TIMEOUT, and the call may then be
  * repeated. Ranks of several hosts, or without shared memory, can't: FLOE_ERR_UNSUPPORTED. Threads: one per
@@ -349,11 +349,11 @@ typedef struct floe_comm_statistics {
 /* What this rank has done on the communicator. Returns FLOE_OK, FLOE_ERR_ARGUMENT, FLOE_ERR_FORKED. */
 FLOE_API floe_status_t floe_comm_statistics(const floe_comm_t *comm, floe_comm_statistics_t *info);
 
-/* From now on log lines of the whole process go to fn instead of stderr; NULL: to stderr again. When it has
- * returned, the previous fn is not running on another thread and will not be called.
- *   fn    `level` is FLOE_LOG_...; called by one thread at a time, with `message` valid during the call, and
- * perhaps in the middle of any call of floe: it must not block and must not call floe. A forked child calls
- * it, too. Threads: any. Returns FLOE_OK. */
+/* From now on log lines of the whole process go to fn(user, level, message), NULL: to stderr again. When it
+ * has returned, the previous fn is not running on another thread and will not be called. `level` is
+ * FLOE_LOG_...; one thread at a time calls fn, with `message` valid during the call, perhaps in the middle of
+ * any call of floe: it must not block and must not call floe. A forked child calls it, too. Threads: any.
+ * Returns FLOE_OK. */
 FLOE_API floe_status_t floe_set_log_callback(void (*fn)(void *user, uint32_t level, const char *message),
                                              void *user);
 

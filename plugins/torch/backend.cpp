@@ -136,6 +136,8 @@ Backend::WorkPtr Backend::launch(Operation operation) {
   const ExitGate gate;
   const bool collective = !c10d::isP2POp(operation.type);
   Level& at = collective ? level(operation.title) : levels_.front();
+  // A callback that waits for the other ranks to make its level's communicator keeps its place, too.
+  const Chain::UnderWay creating(collective ? this_chain() : nullptr);
   const auto comm = communicator(at);
   const uint64_t sequence = collective ? ++sequence_ : 0;
   const Milliseconds timeout = operation.timeout;

@@ -7,7 +7,7 @@
 
 namespace floe {
 
-Result<std::unique_ptr<Communicator>> Communicator::connect(std::shared_ptr<Engine> engine,
+Result<std::unique_ptr<Communicator>> Communicator::connect(const std::shared_ptr<Engine>& engine,
                                                             const WireUpConfig& config, Exchange* exchange) {
   WireUp wire_up(*engine, config, exchange);
   auto group = wire_up.connect();
@@ -32,7 +32,7 @@ Result<std::unique_ptr<Communicator>> Communicator::connect(std::shared_ptr<Engi
   return comm;
 }
 
-Result<std::unique_ptr<Communicator>> Communicator::create(std::shared_ptr<Engine> engine,
+Result<std::unique_ptr<Communicator>> Communicator::create(const std::shared_ptr<Engine>& engine,
                                                            const WireUpConfig& config, Store* store) {
   if (config.size == 1) return connect(engine, config, nullptr);
   StoreExchange exchange(*store, config.name, config.rank, config.size);

@@ -17,7 +17,7 @@ namespace floe {
 class Communicator {
  public:
   // Collective. `store` may be null if size is 1.
-  static Result<std::unique_ptr<Communicator>> create(std::shared_ptr<Engine> engine,
+  static Result<std::unique_ptr<Communicator>> create(const std::shared_ptr<Engine>& engine,
                                                       const WireUpConfig& config, Store* store);
   // Leaves: see floe_comm_destroy.
   ~Communicator();
@@ -90,7 +90,7 @@ class Communicator {
   Communicator(std::shared_ptr<Engine> engine, GroupConfig group)
       : engine_(std::move(engine)), group_(std::move(group)) {}
 
-  static Result<std::unique_ptr<Communicator>> connect(std::shared_ptr<Engine> engine,
+  static Result<std::unique_ptr<Communicator>> connect(const std::shared_ptr<Engine>& engine,
                                                        const WireUpConfig& config, Exchange* exchange);
   Status gather_blocks(const void* mine, void* all, uint64_t bytes, Deadline deadline);
   Started start(std::shared_ptr<Collective> collective);

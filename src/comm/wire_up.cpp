@@ -3,54 +3,15 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <set>
 
 #include "base/log.h"
 #include "boot/host.h"
 #include "boot/random.h"
+#include "comm/card.h"
 #include "topo/topology.h"
 
 namespace floe {
-
-using nlohmann::json;
-
-struct WireUp::Card {
-  uint32_t version = 0;
-  uint32_t size = 0;
-  uint64_t key = 0;
-  uint64_t nonce = 0;    // of this rank's segment
-  std::string host;      // identity: equal means that memory can be shared
-  std::string hostname;  // for people
-  int pid = 0;
-  std::string socket, token;
-  std::string shm, provider;  // settings that all ranks must share
-  std::string cpus;           // that this rank may use, as a CPU list
-
-  std::string who(uint32_t rank) const {
-    return fmt::format("rank {} (host {}, pid {})", rank, hostname, pid);
-  }
-
-  std::string encode() const {
-    return json{{"version", version}, {"size", size},         {"key", key},           {"nonce", nonce},
-                {"host", host},       {"hostname", hostname}, {"pid", pid},           {"socket", socket},
-                {"token", token},     {"shm", shm},           {"provider", provider}, {"cpus", cpus}}
-        .dump();
-  }
-
-  // A store is the outside: anything may be in it.
-  static Result<Card> decode(const std::string& text, uint32_t rank) {
-    const json j = json::parse(text, nullptr, false);
-    try {
-      if (j.is_object())
-        return Card{j.at("version"), j.at("size"),     j.at("key"),      j.at("nonce"),
-                    j.at("host"),    j.at("hostname"), j.at("pid"),      j.at("socket"),
-                    j.at("token"),   j.at("shm"),      j.at("provider"), j.at("cpus")};
-    } catch (const json::exception&) {  // a field is missing or has another type
-    }
-    return error(FLOE_ERR_STORE, "rank {} gave no valid card: is the store used by something else?", rank);
-  }
-};
 
 WireUp::WireUp(Engine& engine, const WireUpConfig& config, Exchange* exchange)
     : engine_(engine), config_(config), exchange_(exchange), deadline_(Deadline::in_ms(config.timeout_ms)) {}

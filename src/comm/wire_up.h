@@ -14,6 +14,8 @@
 
 namespace floe {
 
+struct Card;
+
 struct WireUpConfig {
   std::string name;
   uint32_t rank = 0;
@@ -38,8 +40,6 @@ class WireUp {
   const Deadline& deadline() const { return deadline_; }
 
  private:
-  struct Card;
-
   Status exchange_cards(std::vector<Card>* cards);
   // Whether the ranks of this host are more than the CPUs that they may use together.
   bool oversubscribed(const std::vector<Card>& cards) const;

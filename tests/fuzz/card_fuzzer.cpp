@@ -1,0 +1,19 @@
+// What ranks read from the store: cards and endpoint addresses; and CPU lists, which cards hold.
+#include "base/settings.h"
+#include "comm/card.h"
+#include "fabric/address.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const std::string text(reinterpret_cast<const char*>(data), size);
+  if (const auto card = floe::Card::decode(text, 1); card.ok()) {
+    // What is understood survives the way back.
+    if (floe::Card::decode(card->encode(), 1)->encode() != card->encode()) __builtin_trap();
+    (void)card->who(1);
+  }
+  if (const auto address = floe::fabric::EndpointAddress::parse(text); address.ok()) {
+    const auto again = floe::fabric::EndpointAddress::parse(address->to_text());
+    if (!again.ok() || again->name != address->name || again->id != address->id) __builtin_trap();
+  }
+  (void)floe::parse_cpu_list(text);
+  return 0;
+}

@@ -237,26 +237,26 @@ Status Survivors::verdict() {
 }  // namespace
 
 Result<std::unique_ptr<Communicator>> Communicator::shrink() {
-  abort();
   const uint64_t timeout = timeout_ms();
   const Deadline deadline = Deadline::in_ms(timeout);
   const auto& members = group_.members();
   const auto in_words = [&](const Status& status) {
     return status.in(fmt::format("floe_comm_shrink of '{}' on rank {} of {}", group_.name(), rank(), size()));
   };
-  WireUpConfig config;
-  config.name = group_.name();
-  config.timeout_ms = timeout;
-  if (size() == 1) return connect(engine_, config, nullptr);
   for (const Member& member : members)
-    if (!member.segment)
+    if (!member.segment && size() != 1)
       return in_words(error(FLOE_ERR_UNSUPPORTED,
                             "{} shares no memory with this rank (it is on another host): destroy the "
                             "communicator and create a new one through a store",
                             member.who));
   if (size() > ShrinkBoard::kMostRanks)
     return in_words(error(FLOE_ERR_UNSUPPORTED, "more than {} ranks", ShrinkBoard::kMostRanks));
+  abort();  // nothing is lost before
 
+  WireUpConfig config;
+  config.name = group_.name();
+  config.timeout_ms = timeout;
+  if (size() == 1) return connect(engine_, config, nullptr);
   Survivors survivors(members, rank(), deadline);
   for (;;) {  // ends: every further round is for a rank that has died, or the deadline passes
     const Status agreed = survivors.agree();

@@ -185,6 +185,23 @@ TEST(Shrink, NamesWhoDoesNotComeAndCanBeRepeated) {
   }).expect_success(30s);
 }
 
+// A process of another user is on another host as far as floe knows.
+TEST(Shrink, AcrossHostsIsRefusedAndLosesNothing) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can be another user";
+  Processes(3, [](uint32_t rank) {
+    constexpr uid_t kNobody = 65534;
+    if (rank == 1) {
+      ASSERT_EQ(0, seteuid(kNobody));
+    }
+    Member me;
+    ASSERT_FLOE_OK(me.status());
+    floe_comm_t* fewer = nullptr;
+    EXPECT_EQ(FLOE_ERR_UNSUPPORTED, floe_comm_shrink(me.comm(), &fewer));
+    EXPECT_NE(std::string::npos, std::string(floe_last_error()).find("another host")) << floe_last_error();
+    use(me.rank());
+  }).expect_success();
+}
+
 TEST(Shrink, RefusesWhatCannotBe) {
   run_ranks(1, [](Rank& r) {
     floe_comm_t* again = nullptr;

@@ -12,7 +12,7 @@ import pytest
 from cluster import Cluster, Finished, missing
 
 ROOT = Path(__file__).parents[2]
-PROGRAM = ROOT / os.environ.get("BUILD_DIR", "build") / "examples" / "all_reduce"
+PROGRAM = ROOT / os.environ.get("BUILD_DIR", "build") / "examples" / "c" / "all_reduce"
 TRAINER = [sys.executable, str(ROOT / "examples" / "bf16_ddp" / "train.py"), "--backend", "floe"]
 PORT = 29500  # the hosts are new: nothing else listens there
 STEPS = 15
@@ -33,14 +33,11 @@ def all_ranks_succeeded(finished: list[Finished]) -> bool:
     return all(one.returncode == 0 for one in finished)
 
 
-@pytest.mark.skipif(not PROGRAM.exists(), reason=f"{PROGRAM} is not built")
 def test_c_program_reduces_across_hosts(hosts: Cluster) -> None:
     finished = hosts.launch([str(PROGRAM)], PORT, seconds=60)
     assert all_ranks_succeeded(finished)
-    assert [one.stdout for one in finished] == [
-        "rank 0 of 2, 1 on this host: 1 + ... + 2 = 3\n",
-        "rank 1 of 2, 1 on this host: 1 + ... + 2 = 3\n",
-    ]
+    for one in finished:
+        assert f"rank {one.rank} of 2: 1 + ... + 2 = 3\n" in one.stdout
 
 
 @pytest.mark.parametrize("grad_dtype", ["fp32", "bf16"])

@@ -30,12 +30,12 @@ Layout layout_of(int type) {
 
 double float_value(int type, const void* element) {
   if (type == FLOE_FLOAT64) {
-    double value;
+    double value = 0;
     std::memcpy(&value, element, sizeof(value));
     return value;
   }
   if (type == FLOE_FLOAT32) {
-    float value;
+    float value = 0;
     std::memcpy(&value, element, sizeof(value));
     return value;
   }

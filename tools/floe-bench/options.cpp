@@ -42,6 +42,7 @@ std::vector<std::string> op_names() {
 
 std::vector<std::string> type_names() {
   std::vector<std::string> names;
+  names.reserve(kTypes);
   for (int type = 0; type < kTypes; ++type) names.emplace_back(type_name(type));
   return names;
 }

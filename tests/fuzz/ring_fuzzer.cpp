@@ -41,5 +41,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (parsed.header.has_value() == !parsed.problem.empty()) __builtin_trap();
   static volatile uint64_t keep;
   keep = sink.total;
+  (void)keep;
   return 0;
 }

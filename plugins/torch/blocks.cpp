@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <torch/csrc/distributed/c10d/Utils.hpp>
+#include <unordered_set>
 
 #include "backend.h"
 
@@ -72,12 +73,16 @@ Blocks blocks_of_rows(const char* what, const at::Tensor& tensor, const std::vec
   return blocks;
 }
 
-// Tensors to receive into: the given ones where floe can use them.
+// Tensors to receive into: the given ones where floe can use them. One that is given several times, as in
+// [tensor] * world_size, ends with what the last rank of it sent, as over other backends.
 Tensors landing_for(const Tensors& tensors) {
   const at::AutoDispatchBelowADInplaceOrView below_autograd;
   Tensors landing;
-  for (const at::Tensor& tensor : tensors)
-    landing.push_back(in_its_place(tensor) ? tensor : at::empty_like(tensor, at::MemoryFormat::Contiguous));
+  std::unordered_set<const void*> taken;
+  for (const at::Tensor& tensor : tensors) {
+    const bool fits = in_its_place(tensor) && taken.insert(tensor.const_data_ptr()).second;
+    landing.push_back(fits ? tensor : at::empty_like(tensor, at::MemoryFormat::Contiguous));
+  }
   return landing;
 }
 

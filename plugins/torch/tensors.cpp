@@ -1,7 +1,6 @@
 #include "tensors.h"
 
 #include <ATen/core/LegacyTypeDispatch.h>
-#include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/scalar_tensor.h>
 #include <c10/util/Exception.h>
@@ -184,15 +183,6 @@ void check_list(const char* what, const std::vector<at::Tensor>& tensors, int64_
     check_dense(what, tensor);
     check_match(what, tensor, model);
   }
-}
-
-at::Tensor flatten(const std::vector<at::Tensor>& tensors) {
-  const at::AutoDispatchBelowADInplaceOrView below_autograd;
-  if (adjacent(tensors)) return as_one(tensors, total(tensors));
-  std::vector<at::Tensor> rows;
-  rows.reserve(tensors.size());
-  for (const at::Tensor& tensor : tensors) rows.push_back(tensor.reshape({-1}));
-  return at::cat(rows);
 }
 
 at::Tensor flat_like(const std::vector<at::Tensor>& tensors) {

@@ -52,9 +52,8 @@ void check_match(const char* what, const at::Tensor& a, const at::Tensor& b, int
 void check_list(const char* what, const std::vector<at::Tensor>& tensors, int64_t size,
                 const at::Tensor& model);
 
-// The tensors one after another in one contiguous tensor: the memory they have, if it is that already.
-at::Tensor flatten(const std::vector<at::Tensor>& tensors);
-// Such a tensor to receive into; unflatten() then copies out what is not there yet.
+// One contiguous tensor to receive all of them into, one after another: the memory they have, if it is that
+// already. unflatten() then copies out what is not there yet.
 at::Tensor flat_like(const std::vector<at::Tensor>& tensors);
 void unflatten(const at::Tensor& flat, const std::vector<at::Tensor>& tensors);
 

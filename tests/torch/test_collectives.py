@@ -339,6 +339,18 @@ def test_uneven_lists() -> None:
     run_ranks(3, check_uneven_lists)
 
 
+def check_repeated_outputs() -> None:
+    """[tensor] * world_size, a common slip: no error over other backends, and the last rank's data."""
+    rank, ranks = dist.get_rank(), dist.get_world_size()
+    outputs = [torch.zeros(5)] * ranks
+    dist.all_gather(outputs, torch.full((5,), float(rank)))
+    assert outputs[0].tolist() == [ranks - 1.0] * 5
+
+
+def test_repeated_outputs() -> None:
+    run_ranks(3, check_repeated_outputs)
+
+
 def check_messages() -> None:
     rank = dist.get_rank()
     if rank == 0:

@@ -1,7 +1,6 @@
 // The collectives of blocks, gather, scatter, all_to_all and the v-forms: argument checks.
 #include "api/arguments.h"
 #include "api/footprint.h"
-#include "reduce/reduce.h"
 
 using namespace floe;
 using namespace floe::api;
@@ -86,7 +85,7 @@ floe_status_t floe_reduce_scatter_v(floe_comm_t* comm, const void* send, void* r
   return entry([&]() -> Status {
     FLOE_TRY(check_handle(comm, "comm"));
     Communicator& c = *comm->comm;
-    const auto what = comm->comm->ops().find(op, type);
+    const auto what = c.ops().find(op, type);
     if (!what.ok()) return what.status();
     const auto from = make_blocks({"counts", counts, offsets}, c.size(), type);
     FLOE_TRY(from.status());

@@ -15,12 +15,13 @@ std::string Card::encode() const {
 
 Result<Card> Card::decode(const std::string& text, uint32_t rank) {
   const json j = json::parse(text, nullptr, false);
-  const auto is_number = [&](const char* field) {  // else it would be converted, whatever it is
-    return j.contains(field) && j[field].is_number_unsigned();
+  const auto is_number = [&](const char* field,
+                             uint64_t most) {  // else it would be converted, whatever it is
+    return j.contains(field) && j[field].is_number_unsigned() && j[field].get<uint64_t>() <= most;
   };
   try {
-    if (j.is_object() && is_number("version") && is_number("size") && is_number("key") &&
-        is_number("nonce") && is_number("pid"))
+    if (j.is_object() && is_number("version", UINT32_MAX) && is_number("size", UINT32_MAX) &&
+        is_number("key", UINT64_MAX) && is_number("nonce", UINT64_MAX) && is_number("pid", INT32_MAX))
       return Card{j.at("version"), j.at("size"),     j.at("key"),      j.at("nonce"),
                   j.at("host"),    j.at("hostname"), j.at("pid"),      j.at("socket"),
                   j.at("token"),   j.at("shm"),      j.at("provider"), j.at("cpus")};

@@ -1,6 +1,8 @@
 #include "comm/exchange.h"
 
 #include <array>
+#include <charconv>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -11,6 +13,20 @@ namespace floe {
 std::string_view phase_name(Phase phase) {
   constexpr std::array<std::string_view, kPhases> names = {"card", "shm", "fabric", "ready"};
   return names[static_cast<size_t>(phase)];
+}
+
+std::string failure_text(const Status& why) {
+  constexpr size_t kMostText = 1024;
+  return fmt::format("{} {}", static_cast<int>(why.code()), why.message().substr(0, kMostText));
+}
+
+std::optional<Status> parse_failure(std::string_view text) {
+  int code = 0;
+  const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), code);
+  if (problem != std::errc() || code <= FLOE_IN_PROGRESS || code > FLOE_ERR_INTERNAL) return {};
+  const auto rest = static_cast<size_t>(end - text.data());
+  if (rest == text.size() || text[rest] != ' ') return {};
+  return Status(static_cast<floe_status_t>(code), std::string(text.substr(rest + 1)));
 }
 
 std::string StoreExchange::key(Phase phase, uint32_t rank) const {

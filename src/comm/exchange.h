@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -23,6 +24,11 @@ enum class Phase : uint8_t {
 };
 constexpr int kPhases = 4;
 std::string_view phase_name(Phase phase);
+
+// How a rank that can't go on says why, and what is made of it: any text may come from a peer. Nothing if it
+// is none that failure_text() makes.
+std::string failure_text(const Status& why);
+std::optional<Status> parse_failure(std::string_view text);
 
 class Exchange {
  public:

@@ -12,7 +12,6 @@
 #include <poll.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
 
 #include "base/log.h"
@@ -174,12 +173,9 @@ std::string Survivors::value(uint32_t rank, Phase phase) const {
 }
 
 Status Survivors::failure_of(uint32_t rank) const {
-  const std::string text = value(rank, Phase::kReady);
-  const int code = std::atoi(text.c_str());
-  const size_t space = text.find(' ');
-  if (code <= FLOE_IN_PROGRESS || code > FLOE_ERR_INTERNAL || space == text.npos)
-    return error(FLOE_ERR_INTERNAL, "{} gave up without a reason", members_[rank].who);
-  return Status(static_cast<floe_status_t>(code), text.substr(space + 1)).in(members_[rank].who);
+  const auto why = parse_failure(value(rank, Phase::kReady));
+  if (!why) return error(FLOE_ERR_INTERNAL, "{} gave up without a reason", members_[rank].who);
+  return why->in(members_[rank].who);
 }
 
 Status Survivors::late(uint32_t rank, Phase phase) const {
@@ -217,7 +213,7 @@ Status Survivors::interrupted() {
 void Survivors::give_up(const Status& why) {
   if (voted_) return;
   voted_ = true;
-  publish(Phase::kReady, kGaveUp, fmt::format("{} {}", static_cast<int>(why.code()), why.message()));
+  publish(Phase::kReady, kGaveUp, failure_text(why));
 }
 
 Status Survivors::verdict() {

@@ -1,6 +1,5 @@
 // floe_comm_split. Everything goes over the parent: first colours and keys, then the wire-up of the children.
 #include <algorithm>
-#include <cstdlib>
 
 #include "coll/algorithms.h"
 #include "comm/communicator.h"
@@ -36,11 +35,7 @@ class ParentExchange final : public Exchange {
 
   Status interrupted() override { return parent_.fault(); }
 
-  void give_up(const Status& why) override {
-    constexpr size_t kMostText = 1024;
-    farewell_ =
-        fmt::format("{}{} {}", kFailure, static_cast<int>(why.code()), why.message().substr(0, kMostText));
-  }
+  void give_up(const Status& why) override { farewell_ = kFailure + failure_text(why); }
 
   // The phases that the child has not needed.
   Status finish() {
@@ -59,12 +54,10 @@ class ParentExchange final : public Exchange {
   }
 
   Status failure_of(uint32_t rank, const std::string& text) const {
-    const size_t space = text.find(' ');
-    const int code = text.starts_with(kFailure) ? std::atoi(text.c_str() + 1) : 0;
-    if (code <= FLOE_IN_PROGRESS || code > FLOE_ERR_INTERNAL || space == text.npos)
+    const auto why = text.starts_with(kFailure) ? parse_failure(text.substr(1)) : std::nullopt;
+    if (!why)
       return error(FLOE_ERR_INTERNAL, "rank {} of {} skipped a phase of the wire-up", rank, members_.size());
-    return error(static_cast<floe_status_t>(code), "rank {} (rank {} of the parent): {}", rank,
-                 members_[rank], text.substr(space + 1));
+    return why->in(fmt::format("rank {} (rank {} of the parent)", rank, members_[rank]));
   }
 
   Communicator& parent_;
@@ -88,8 +81,7 @@ Status Communicator::fault() {
 }
 
 Status Communicator::gather_blocks(const void* mine, void* all, uint64_t bytes, Deadline deadline) {
-  // The root tells it from an all_gather of the caller's.
-  const Descriptor descriptor = floe::collective(Kind::kAllGather, bytes, FLOE_UINT8, 0, UINT32_MAX);
+  const Descriptor descriptor = floe::collective(Kind::kSplit, bytes, FLOE_UINT8);
   auto collective = std::make_shared<ScheduledCollective>(
       descriptor, floe::all_gather(rank(), equal_blocks(size(), bytes), false), mine, all, size(),
       group_.direct());

@@ -29,6 +29,7 @@ enum class Kind : uint8_t {
   kGatherV,
   kScatter,
   kScatterV,
+  kSplit,  // what floe_comm_split exchanges: an all_gather of its own
 };
 
 // What the descriptor says of blocks: their count, if they are all equal; kAllGatherV, kReduceScatterV: the

@@ -112,13 +112,4 @@ Heap::Usage Heap::usage() const {
   return usage;
 }
 
-bool Heap::contains(const void* memory, uint64_t bytes) const {
-  const auto begin = reinterpret_cast<uintptr_t>(memory);
-  const std::lock_guard lock(mutex_);
-  auto after = ranges_.upper_bound(begin);
-  if (after == ranges_.begin()) return false;
-  const auto& [start, range] = *--after;
-  return begin - start <= range.bytes && bytes <= range.bytes - (begin - start);
-}
-
 }  // namespace floe

@@ -1,5 +1,5 @@
 // Memory that floe may hand to peers: what floe_mem_alloc gives, and ranges of the caller's that it has
-// registered. One per context. Nothing uses it to save copies yet; find() is what transports will ask.
+// registered. One per context. Nothing uses it to save copies yet.
 #pragma once
 
 #include <cstddef>
@@ -34,8 +34,6 @@ class Heap {
   Status remove(void* memory);
 
   Usage usage() const;
-  // Whether [memory, memory + bytes) lies in one range.
-  bool contains(const void* memory, uint64_t bytes) const;
 
  private:
   struct Range {

@@ -95,6 +95,19 @@ void Exercise::place() {
   }
 }
 
+Rank described(const Rank& parent, floe_comm_t* comm) {
+  floe_comm_info_t info = FLOE_COMM_INFO_INIT;
+  EXPECT_FLOE_OK(floe_comm_info(comm, &info));
+  return {parent.context, comm, info.rank, info.size};
+}
+
+void use(const Rank& rank) {
+  uint64_t seed = 1;
+  for (const auto collective : all_collectives())
+    for (const uint64_t count : {1, 50'000})
+      Exercise(rank, {.collective = collective, .count = count}, seed++).run();
+}
+
 floe_status_t with_op(const Rank& rank, floe_type_t type, floe_op_t op,
                       const std::function<floe_status_t(floe_op_t)>& call) {
   if (op != kPremulSum) return call(op);

@@ -32,6 +32,11 @@ struct Shape {
 floe_status_t with_op(const Rank& rank, floe_type_t type, floe_op_t op,
                       const std::function<floe_status_t(floe_op_t)>& call);
 
+// This rank as one of `comm`, made from the communicator of `parent`.
+Rank described(const Rank& parent, floe_comm_t* comm);
+// Calls every collective, small and large, and compares with the oracle.
+void use(const Rank& rank);
+
 class Exercise {
  public:
   Exercise(const Rank& rank, const Shape& shape, uint64_t seed);

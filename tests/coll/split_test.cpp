@@ -13,25 +13,12 @@ floe_comm_t* split(const Rank& r, int32_t color, int32_t key) {
   return child;
 }
 
-Rank as_rank(const Rank& parent, floe_comm_t* comm) {
-  floe_comm_info_t info = FLOE_COMM_INFO_INIT;
-  EXPECT_FLOE_OK(floe_comm_info(comm, &info));
-  return {parent.context, comm, info.rank, info.size};
-}
-
-void use(const Rank& r) {
-  uint64_t seed = 1;
-  for (const auto collective : all_collectives())
-    for (const uint64_t count : {1, 50'000})
-      Exercise(r, {.collective = collective, .count = count}, seed++).run();
-}
-
 TEST(Split, ByColourInTheOrderOfKeys) {
   run_ranks(5, [](Rank& r) {
     // 0, 2, 4 and 1, 3; the keys turn the order round.
     floe_comm_t* child = split(r, static_cast<int32_t>(r.rank % 2), -static_cast<int32_t>(r.rank));
     ASSERT_NE(nullptr, child);
-    const Rank mine = as_rank(r, child);
+    const Rank mine = described(r, child);
     EXPECT_EQ(r.rank % 2 == 0 ? 3u : 2u, mine.size);
     EXPECT_EQ(r.rank % 2 == 0 ? (4 - r.rank) / 2 : (3 - r.rank) / 2, mine.rank);
     use(mine);
@@ -43,7 +30,7 @@ TEST(Split, ByColourInTheOrderOfKeys) {
 TEST(Split, EqualKeysKeepTheParentsOrder) {
   run_ranks(4, [](Rank& r) {
     floe_comm_t* child = split(r, 7, 3);
-    const Rank mine = as_rank(r, child);
+    const Rank mine = described(r, child);
     EXPECT_EQ(4u, mine.size);
     EXPECT_EQ(r.rank, mine.rank);
     EXPECT_FLOE_OK(floe_comm_destroy(child));
@@ -57,7 +44,7 @@ TEST(Split, UndefinedGetsNone) {
     if (r.rank == 1) {
       EXPECT_EQ(nullptr, child);
     } else {
-      const Rank mine = as_rank(r, child);
+      const Rank mine = described(r, child);
       EXPECT_EQ(3u, mine.size);
       use(mine);
       EXPECT_FLOE_OK(floe_comm_destroy(child));
@@ -68,7 +55,7 @@ TEST(Split, UndefinedGetsNone) {
 
 TEST(Split, IntoRanksOfTheirOwn) {
   run_ranks(3, [](Rank& r) {
-    const Rank mine = as_rank(r, split(r, static_cast<int32_t>(r.rank), 0));
+    const Rank mine = described(r, split(r, static_cast<int32_t>(r.rank), 0));
     EXPECT_EQ(1u, mine.size);
     use(mine);
     EXPECT_FLOE_OK(floe_comm_destroy(mine.comm));
@@ -78,15 +65,15 @@ TEST(Split, IntoRanksOfTheirOwn) {
   });
   run_ranks(1, [](Rank& r) {
     floe_comm_t* child = split(r, 0, 0);
-    use(as_rank(r, child));
+    use(described(r, child));
     EXPECT_FLOE_OK(floe_comm_destroy(child));
   });
 }
 
 TEST(Split, ChildrenOutliveTheirParents) {
   run_ranks(4, [](Rank& r) {
-    const Rank half = as_rank(r, split(r, static_cast<int32_t>(r.rank / 2), 0));
-    const Rank pair = as_rank(half, split(half, 0, -static_cast<int32_t>(half.rank)));
+    const Rank half = described(r, split(r, static_cast<int32_t>(r.rank / 2), 0));
+    const Rank pair = described(half, split(half, 0, -static_cast<int32_t>(half.rank)));
     EXPECT_FLOE_OK(floe_comm_destroy(r.comm));
     r.comm = nullptr;
     use(half);
@@ -102,7 +89,7 @@ TEST(Split, ChildrenOutliveTheirParents) {
 // A child's abort or destruction is no business of its parent's or its sibling's.
 TEST(Split, FailureStaysInTheChild) {
   run_ranks(4, [](Rank& r) {
-    const Rank mine = as_rank(r, split(r, static_cast<int32_t>(r.rank / 2), 0));
+    const Rank mine = described(r, split(r, static_cast<int32_t>(r.rank / 2), 0));
     if (r.rank == 0) {
       EXPECT_FLOE_OK(floe_comm_abort(mine.comm));
     }
@@ -128,7 +115,7 @@ TEST(Split, WhileOperationsAreUnderWay) {
               if (r.rank == 0) {
                 ASSERT_FLOE_OK(floe_recv(r.comm, &byte, 1, FLOE_UINT8, 1, 5, receive.out()));
               }
-              const Rank mine = as_rank(r, split(r, 0, 0));
+              const Rank mine = described(r, split(r, 0, 0));
               use(mine);
               if (r.rank == 1) {
                 EXPECT_FLOE_OK(floe_send(r.comm, "x", 1, FLOE_UINT8, 0, 5, nullptr));
@@ -153,6 +140,7 @@ TEST(Split, AgainstAnotherCollectiveIsAMismatch) {
         r.rank == 0 ? floe_comm_split(r.comm, 0, 0, &child)
                     : floe_all_gather(r.comm, mine.data(), all.data(), 8, FLOE_UINT8, nullptr);
     EXPECT_EQ(FLOE_ERR_MISMATCH, status) << floe_last_error();
+    EXPECT_NE(std::string::npos, std::string(floe_last_error()).find("split")) << floe_last_error();
     EXPECT_EQ(nullptr, child);
     EXPECT_NE(FLOE_OK, floe_barrier(r.comm, nullptr));
   });

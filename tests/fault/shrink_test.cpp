@@ -18,19 +18,6 @@ using namespace std::chrono_literals;
 
 constexpr uint32_t kRanks = 4;
 
-Rank described(const Rank& parent, floe_comm_t* comm) {
-  floe_comm_info_t info = FLOE_COMM_INFO_INIT;
-  EXPECT_FLOE_OK(floe_comm_info(comm, &info));
-  return {parent.context, comm, info.rank, info.size};
-}
-
-void use(const Rank& r) {
-  uint64_t seed = 1;
-  for (const auto collective : all_collectives())
-    for (const uint64_t count : {1, 50'000})
-      Exercise(r, {.collective = collective, .count = count}, seed++).run();
-}
-
 // Shrinks, expects `size` ranks in the old order, and uses them.
 void go_on(Member& me, uint32_t rank, uint32_t size) {
   floe_comm_t* fewer = nullptr;

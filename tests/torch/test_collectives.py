@@ -340,7 +340,7 @@ def test_uneven_lists() -> None:
 
 
 def check_repeated_outputs() -> None:
-    """[tensor] * world_size, a common slip: no error over other backends, and the last rank's data."""
+    """[tensor] * world_size, a common slip: over other backends the last rank's data stays."""
     rank, ranks = dist.get_rank(), dist.get_world_size()
     outputs = [torch.zeros(5)] * ranks
     dist.all_gather(outputs, torch.full((5,), float(rank)))

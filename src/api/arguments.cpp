@@ -5,7 +5,8 @@ namespace floe::api {
 Status check_count(uint64_t count, floe_type_t type, uint64_t blocks) {
   const uint64_t element = type_size(type);
   if (element == 0) return error(FLOE_ERR_ARGUMENT, "type is {}: not a floe_type_t", static_cast<int>(type));
-  if (count > kMaxBytes / element / blocks)
+  uint64_t bytes = 0;
+  if (__builtin_mul_overflow(count, element * blocks, &bytes) || bytes > kMaxBytes)
     return error(FLOE_ERR_ARGUMENT, "count is {}: too many elements of {} (a negative number?)", count,
                  type_name(type));
   return {};

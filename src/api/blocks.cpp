@@ -113,7 +113,7 @@ floe_status_t floe_all_to_all(floe_comm_t* comm, const void* send, void* recv, u
     const uint64_t bytes = c.size() * count * type_size(type);
     const bool in_place = send == recv;
     if (!in_place) FLOE_TRY(check_overlap(send, bytes, recv, bytes));
-    return conclude(c, c.all_to_all(send, recv, count, type, in_place), req);
+    return conclude(c, c.all_to_all(send, recv, count, type, in_place, !req), req);
   });
 }
 
@@ -147,7 +147,7 @@ floe_status_t floe_gather(floe_comm_t* comm, const void* send, void* recv, uint6
     const uint64_t bytes = count * type_size(type);
     FLOE_TRY(c.rank() == root ? check_gather_root(c, send, bytes, recv, equal_blocks(c.size(), bytes))
                               : check_leaf(send, count, "send"));
-    return conclude(c, c.gather(send, recv, count, type, root), req);
+    return conclude(c, c.gather(send, recv, count, type, root, !req), req);
   });
 }
 
@@ -180,7 +180,7 @@ floe_status_t floe_scatter(floe_comm_t* comm, const void* send, void* recv, uint
     const uint64_t bytes = count * type_size(type);
     FLOE_TRY(c.rank() == root ? check_scatter_root(c, send, equal_blocks(c.size(), bytes), recv, bytes)
                               : check_leaf(recv, count, "recv"));
-    return conclude(c, c.scatter(send, recv, count, type, root), req);
+    return conclude(c, c.scatter(send, recv, count, type, root, !req), req);
   });
 }
 

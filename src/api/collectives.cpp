@@ -42,7 +42,7 @@ floe_status_t floe_reduce(floe_comm_t* comm, const void* send, void* recv, uint6
     const uint64_t bytes = count * type_size(type);
     if (is_root) FLOE_TRY(check_buffer(recv, count, "recv"));
     if (is_root && send != recv) FLOE_TRY(check_overlap(send, bytes, recv, bytes));
-    return conclude(c, c.reduce(send, recv, count, type, *what, root), req);
+    return conclude(c, c.reduce(send, recv, count, type, *what, root, !req), req);
   });
 }
 
@@ -53,7 +53,7 @@ floe_status_t floe_broadcast(floe_comm_t* comm, void* buffer, uint64_t count, fl
     FLOE_TRY(check_count(count, type));
     FLOE_TRY(check_root(root, *comm->comm));
     FLOE_TRY(check_buffer(buffer, count, "buffer"));
-    return conclude(*comm->comm, comm->comm->broadcast(buffer, count, type, root), req);
+    return conclude(*comm->comm, comm->comm->broadcast(buffer, count, type, root, !req), req);
   });
 }
 
@@ -69,7 +69,7 @@ floe_status_t floe_all_gather(floe_comm_t* comm, const void* send, void* recv, u
     const void* const own = static_cast<std::byte*>(recv) + c.rank() * bytes;
     if (send == FLOE_IN_PLACE) send = own;
     if (send != own) FLOE_TRY(check_overlap(send, bytes, recv, c.size() * bytes));
-    return conclude(c, c.all_gather(send, recv, count, type), req);
+    return conclude(c, c.all_gather(send, recv, count, type, !req), req);
   });
 }
 
@@ -88,7 +88,7 @@ floe_status_t floe_reduce_scatter(floe_comm_t* comm, const void* send, void* rec
     const uint64_t bytes = count * type_size(type);
     if (recv != static_cast<const std::byte*>(send) + c.rank() * bytes)
       FLOE_TRY(check_overlap(send, c.size() * bytes, recv, bytes));
-    return conclude(c, c.reduce_scatter(send, recv, count, type, *what), req);
+    return conclude(c, c.reduce_scatter(send, recv, count, type, *what, !req), req);
   });
 }
 

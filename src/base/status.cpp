@@ -4,6 +4,11 @@
 
 namespace floe {
 
+const std::string& Status::none() {
+  static const std::string* const text = new std::string;  // leaked: used until the last thread ends
+  return *text;
+}
+
 Status system_error(std::string_view what, int errno_value) {
   return error(FLOE_ERR_SYSTEM, "{}: {} (errno {})", what, std::generic_category().message(errno_value),
                errno_value);

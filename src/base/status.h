@@ -4,6 +4,7 @@
 #include <floe/floe.h>
 #include <fmt/format.h>
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -11,21 +12,24 @@
 
 namespace floe {
 
+// A null pointer when all is well, so that the way without errors costs nothing.
 class [[nodiscard]] Status {
  public:
   Status() = default;
-  Status(floe_status_t code, std::string message) : code_(code), message_(std::move(message)) {}
+  Status(floe_status_t code, std::string message)
+      : error_(code == FLOE_OK ? nullptr : std::make_shared<const Error>(code, std::move(message))) {}
 
-  bool ok() const { return code_ == FLOE_OK; }
-  floe_status_t code() const { return code_; }
-  const std::string& message() const { return message_; }
+  bool ok() const { return !error_; }
+  floe_status_t code() const { return error_ ? error_->first : FLOE_OK; }
+  const std::string& message() const { return error_ ? error_->second : none(); }
 
   // The same error with what was being done in front: "creating 'world': <message>".
-  Status in(std::string_view what) const { return {code_, fmt::format("{}: {}", what, message_)}; }
+  Status in(std::string_view what) const { return {code(), fmt::format("{}: {}", what, message())}; }
 
  private:
-  floe_status_t code_ = FLOE_OK;
-  std::string message_;
+  using Error = std::pair<floe_status_t, std::string>;
+  static const std::string& none();
+  std::shared_ptr<const Error> error_;
 };
 
 template <class... Args>

@@ -36,10 +36,11 @@ Communicator::Started Communicator::reduce_scatter_v(const void* send, const Blo
 }
 
 Communicator::Started Communicator::all_to_all(const void* send, void* recv, uint64_t count, floe_type_t type,
-                                               bool in_place) {
+                                               bool in_place, bool wait) {
+  const Descriptor descriptor = collective(Kind::kAllToAll, count, type);
+  if (direct()) return on_memory(descriptor, {pattern::kAllToAll, send, recv}, wait);
   const Blocks blocks = equal_blocks(size(), count * type_size(type));
-  return scheduled(collective(Kind::kAllToAll, count, type),
-                   floe::all_to_all(rank(), blocks, blocks, in_place), send, recv);
+  return scheduled(descriptor, floe::all_to_all(rank(), blocks, blocks, in_place), send, recv);
 }
 
 Communicator::Started Communicator::all_to_all_v(const void* send, const Blocks& from, void* recv,
@@ -49,10 +50,11 @@ Communicator::Started Communicator::all_to_all_v(const void* send, const Blocks&
 }
 
 Communicator::Started Communicator::gather(const void* send, void* recv, uint64_t count, floe_type_t type,
-                                           uint32_t root) {
+                                           uint32_t root, bool wait) {
+  const Descriptor descriptor = collective(Kind::kGather, count, type, 0, root);
+  if (direct()) return on_memory(descriptor, {pattern::kGather, send, recv}, wait);
   const uint64_t bytes = count * type_size(type);
-  return scheduled(collective(Kind::kGather, count, type, 0, root),
-                   floe::gather(rank(), bytes, equal_blocks(size(), bytes), root), send, recv);
+  return scheduled(descriptor, floe::gather(rank(), bytes, equal_blocks(size(), bytes), root), send, recv);
 }
 
 Communicator::Started Communicator::gather_v(const void* send, uint64_t count, void* recv, const Blocks& to,
@@ -62,10 +64,11 @@ Communicator::Started Communicator::gather_v(const void* send, uint64_t count, v
 }
 
 Communicator::Started Communicator::scatter(const void* send, void* recv, uint64_t count, floe_type_t type,
-                                            uint32_t root) {
+                                            uint32_t root, bool wait) {
+  const Descriptor descriptor = collective(Kind::kScatter, count, type, 0, root);
+  if (direct()) return on_memory(descriptor, {pattern::kScatter, send, recv}, wait);
   const uint64_t bytes = count * type_size(type);
-  return scheduled(collective(Kind::kScatter, count, type, 0, root),
-                   floe::scatter(rank(), equal_blocks(size(), bytes), bytes, root), send, recv);
+  return scheduled(descriptor, floe::scatter(rank(), equal_blocks(size(), bytes), bytes, root), send, recv);
 }
 
 Communicator::Started Communicator::scatter_v(const void* send, const Blocks& from, void* recv,

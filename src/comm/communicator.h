@@ -61,24 +61,27 @@ class Communicator {
   // wait for it at once.
   using Started = Result<std::shared_ptr<Operation>>;
   Started all_reduce(const void* send, void* recv, uint64_t count, floe_type_t type, Operator op, bool wait);
-  Started reduce(const void* send, void* recv, uint64_t count, floe_type_t type, Operator op, uint32_t root);
-  Started broadcast(void* buffer, uint64_t count, floe_type_t type, uint32_t root);
+  Started reduce(const void* send, void* recv, uint64_t count, floe_type_t type, Operator op, uint32_t root,
+                 bool wait);
+  Started broadcast(void* buffer, uint64_t count, floe_type_t type, uint32_t root, bool wait);
   // In place: send is this rank's block of recv.
-  Started all_gather(const void* send, void* recv, uint64_t count, floe_type_t type);
+  Started all_gather(const void* send, void* recv, uint64_t count, floe_type_t type, bool wait);
   // In place: recv is this rank's block of send.
-  Started reduce_scatter(const void* send, void* recv, uint64_t count, floe_type_t type, Operator op);
+  Started reduce_scatter(const void* send, void* recv, uint64_t count, floe_type_t type, Operator op,
+                         bool wait);
   Started barrier(bool wait);
 
   // blocks.cpp. A rank that is not the root has no blocks, and its other buffer is not used.
   Started all_gather_v(const void* send, void* recv, const Blocks& to, floe_type_t type);
   Started reduce_scatter_v(const void* send, const Blocks& from, void* recv, floe_type_t type, Operator op);
-  Started all_to_all(const void* send, void* recv, uint64_t count, floe_type_t type, bool in_place);
+  Started all_to_all(const void* send, void* recv, uint64_t count, floe_type_t type, bool in_place,
+                     bool wait);
   Started all_to_all_v(const void* send, const Blocks& from, void* recv, const Blocks& to, floe_type_t type,
                        bool in_place);
-  Started gather(const void* send, void* recv, uint64_t count, floe_type_t type, uint32_t root);
+  Started gather(const void* send, void* recv, uint64_t count, floe_type_t type, uint32_t root, bool wait);
   Started gather_v(const void* send, uint64_t count, void* recv, const Blocks& to, floe_type_t type,
                    uint32_t root);
-  Started scatter(const void* send, void* recv, uint64_t count, floe_type_t type, uint32_t root);
+  Started scatter(const void* send, void* recv, uint64_t count, floe_type_t type, uint32_t root, bool wait);
   Started scatter_v(const void* send, const Blocks& from, void* recv, uint64_t count, floe_type_t type,
                     uint32_t root);
 
@@ -94,7 +97,10 @@ class Communicator {
                                                        const WireUpConfig& config, Exchange* exchange);
   Status gather_blocks(const void* mine, void* all, uint64_t bytes, Deadline deadline);
   Started start(std::shared_ptr<Collective> collective);
-  Started direct_all_reduce(const Descriptor& descriptor, const DirectArgs& args, bool wait);
+  // Whether a reduction may run on shared memory, whose slots have no room for factors.
+  bool on_memory(Operator op) const { return direct() && op.op != kPremulSum; }
+  // `args` need only the pattern and the buffers: the rest is the descriptor's.
+  Started on_memory(const Descriptor& descriptor, DirectArgs args, bool wait);
   Status count(const Descriptor& descriptor, const Status& started);  // lock held; returns `started`
   Started scheduled(const Descriptor& descriptor, Schedule schedule, const void* send, void* recv);
   // A reduction: ranks exchange their factors if it is a premul-sum.

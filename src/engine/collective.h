@@ -23,7 +23,7 @@ class Collective : public Operation {
 
 class DirectCollective final : public Collective {
  public:
-  DirectCollective(const Descriptor& descriptor, const DirectAllReduce& op)
+  DirectCollective(const Descriptor& descriptor, const DirectOperation& op)
       : Collective(descriptor), op_(op) {}
 
   Poll step(Messenger&) override { return op_.poll(); }
@@ -31,7 +31,7 @@ class DirectCollective final : public Collective {
   uint32_t mismatch_with() const override { return op_.mismatch_with(); }
 
  private:
-  DirectAllReduce op_;
+  DirectOperation op_;
 };
 
 // Runs a schedule: a step starts once all that it needs have ended.

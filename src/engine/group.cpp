@@ -42,7 +42,7 @@ void Group::enqueue(std::shared_ptr<Collective> collective) {
   if (fault_.ok() && collectives_.size() == 1) step_collectives();
 }
 
-Status Group::run(const Descriptor& descriptor, DirectAllReduce op, std::shared_ptr<Collective>* late) {
+Status Group::run(const Descriptor& descriptor, DirectOperation& op, std::shared_ptr<Collective>* late) {
   if (!may_run_at_once()) {
     *late = std::make_shared<DirectCollective>(descriptor, op);
     return start(*late);
@@ -61,7 +61,8 @@ Status Group::run(const Descriptor& descriptor, DirectAllReduce op, std::shared_
     if (poll != Poll::kPending) published_ = true;
     if (poll == Poll::kDone || turn == kPollsBeforeWaking) wake_peers();
     if (poll == Poll::kDone) return {};
-    if (poll == Poll::kPending) pause_cpu();
+    // A pause is as long as a cache miss: not while the peer's flag may be on its way.
+    if (poll == Poll::kPending && turn > kPollsBeforeWaking) pause_cpu();
   }
   *late = std::make_shared<DirectCollective>(descriptor, op);
   enqueue(*late);

@@ -65,7 +65,7 @@ class Group final : public PacketSink {
   Status start(std::shared_ptr<Collective> collective);
   // For a caller that would wait: runs a direct collective right here while its peers are about to arrive,
   // which costs no allocation and no look at the clock. *late is the operation, started, if they were not.
-  Status run(const Descriptor& descriptor, DirectAllReduce op, std::shared_ptr<Collective>* late);
+  Status run(const Descriptor& descriptor, DirectOperation& op, std::shared_ptr<Collective>* late);
   Status start(std::shared_ptr<MessageOperation> message);
 
   bool busy() const { return !collectives_.empty() || !messages_.empty(); }

@@ -1,7 +1,5 @@
 #include "shm/ring.h"
 
-#include <cstring>
-
 namespace floe {
 
 bool RingWriter::try_write(const PacketHeader& header, std::span<const std::byte> payload) {
@@ -23,7 +21,7 @@ bool RingWriter::try_write(const PacketHeader& header, std::span<const std::byte
   auto* const record = reinterpret_cast<RingRecord*>(place);
   record->payload_bytes = payload.size();
   record->header = header;
-  if (!payload.empty()) std::memcpy(place + sizeof(RingRecord), payload.data(), payload.size());
+  copy_out_(place + sizeof(RingRecord), payload.data(), payload.size());
   written_ += need;
   // Release: pairs with the acquire in RingReader::drain, which then sees the whole record.
   head_->store(written_, std::memory_order_release);

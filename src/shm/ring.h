@@ -10,6 +10,7 @@
 #include <span>
 
 #include "base/packet.h"
+#include "shm/copy_out.h"
 
 namespace floe {
 
@@ -27,7 +28,7 @@ constexpr size_t record_bytes(size_t payload) {
 class RingWriter {
  public:
   RingWriter(std::byte* data, size_t capacity, std::atomic<uint64_t>* head, const std::atomic<uint64_t>* tail)
-      : data_(data), capacity_(capacity), head_(head), tail_(tail) {}
+      : data_(data), capacity_(capacity), head_(head), tail_(tail), copy_out_(capacity) {}
 
   // Copies the packet in and publishes it; false if there is no room.
   bool try_write(const PacketHeader& header, std::span<const std::byte> payload);
@@ -39,6 +40,7 @@ class RingWriter {
   const std::atomic<uint64_t>* tail_;
   uint64_t written_ = 0;
   uint64_t seen_tail_ = 0;
+  CopyOut copy_out_;
 };
 
 class RingReader {

@@ -63,18 +63,18 @@ Result<std::byte*> map(int fd, size_t bytes) {
 }  // namespace
 
 SegmentLayout::SegmentLayout(uint32_t n) : ranks(n) {
-  // At most 4 MiB per rank up to 8 ranks: up to 3 MiB of blocks, and rings in what is left.
+  // At most 4 MiB per rank up to 8 ranks: 1.5 MiB of blocks, 2 MiB of outbox, and rings in what is left.
   const size_t peers = n - 1;
-  block_bytes = std::clamp(size_t{1 << 20} / peers / kPage * kPage, size_t{16} << 10, size_t{512} << 10);
-  const size_t all_blocks = kChunkSlots * peers * block_bytes, all = size_t{4} << 20, rest = size_t{64} << 10;
-  const size_t room = all_blocks + rest < all ? (all - rest - all_blocks) / peers : 0;
-  ring_bytes = std::clamp(std::bit_floor(room), size_t{16} << 10, size_t{1} << 20);
+  block_bytes = std::clamp(size_t{512 << 10} / peers / kPage * kPage, size_t{16} << 10, size_t{512} << 10);
+  ring_bytes = std::clamp(std::bit_floor((size_t{384} << 10) / peers), size_t{16} << 10, size_t{256} << 10);
+  outbox_bytes = size_t{2} << 20;
   cursors = round_up(sizeof(SegmentHeader), kPage);
   values = round_up(cursors + n * sizeof(RingCursors), kPage);
   small = round_up(values + kValues * kValueBytes, kPage);
   rings = small + kSmallSlots * kSmallSlotBytes;
   blocks = rings + peers * ring_bytes;
-  total = blocks + kChunkSlots * peers * block_bytes;
+  outbox = blocks + kChunkSlots * peers * block_bytes;
+  total = outbox + outbox_bytes;
 }
 
 Result<std::shared_ptr<Segment>> Segment::create(uint32_t ranks, uint32_t owner, uint64_t nonce) {

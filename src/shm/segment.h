@@ -1,6 +1,6 @@
 // A rank's shared segment: an anonymous, sealed memfd that every rank of the communicator on this host
-// maps. Its owner writes its flags, slots and outgoing rings there; peers only read, with one exception:
-// the owner of a block returns the result into the slots it was read from (see direct.h).
+// maps. Its owner writes its flags, slots, outbox and outgoing rings there; peers only read, with one
+// exception: the owner of a block returns the result into the slots it was read from (see return_line.h).
 #pragma once
 
 #include <array>
@@ -14,8 +14,8 @@
 
 namespace floe {
 
-// A 64-bit word with the low 24 bits of a collective's hash and a counter that never wraps: who reads the
-// counter it waits for also reads what the peer was called with.
+// A 64-bit word with the low 24 bits of a collective's hash and a counter: who reads the counter it waits for
+// also reads what the peer was called with.
 class Flag {
  public:
   static constexpr int kHashBits = 24;
@@ -23,6 +23,13 @@ class Flag {
     return counter << kHashBits | (hash & ((1u << kHashBits) - 1));
   }
   static uint64_t counter(uint64_t word) { return word >> kHashBits; }
+  // Whether it has come to `counter`. Right for any two less than 2^39 apart: 40 bits do wrap, after a day of
+  // nothing but the smallest operations.
+  static bool reached(uint64_t word, uint64_t wanted) {
+    constexpr int kCounterBits = 64 - kHashBits;
+    constexpr uint64_t kMask = (uint64_t{1} << kCounterBits) - 1;
+    return ((counter(word) - wanted) & kMask) < uint64_t{1} << (kCounterBits - 1);
+  }
   static uint32_t hash(uint64_t word) { return static_cast<uint32_t>(word & ((1u << kHashBits) - 1)); }
 };
 
@@ -58,6 +65,9 @@ struct SegmentHeader {
   FaultRecord fault;
   // Set by peers, here in the segment of the one they tell, after they have changed their own `state`.
   alignas(128) std::atomic<uint32_t> alarm;
+  static constexpr uint32_t kStreamFlags = 64;
+  // Flag of chunk c, at c % kStreamFlags: the outbox holds what this rank has of it. See stream.h.
+  alignas(128) std::array<std::atomic<uint64_t>, kStreamFlags> stream;
   alignas(128) std::atomic<uint64_t> put;      // Flag: blocks of chunks below the counter are in the slots
   alignas(128) std::atomic<uint64_t> done;     // Flag: chunks below the counter are reduced and returned
   alignas(128) std::atomic<uint64_t> entered;  // Flag: the scheduled collective that this rank is in
@@ -78,7 +88,8 @@ struct SegmentLayout {
   static constexpr size_t kSmallSlotBytes = 4096;
   static constexpr uint32_t kSmallSlots = 2;  // used in turn, so that no trailing barrier is needed
   static constexpr uint32_t kChunkSlots = 3;  // in rotation
-  static constexpr uint32_t kValues = 4;      // that survivors exchange: see comm/shrink.cpp
+  static constexpr size_t kStreamChunkBytes = 64 << 10;
+  static constexpr uint32_t kValues = 4;  // that survivors exchange: see comm/shrink.cpp
   static constexpr size_t kValueBytes = 8 + 4096;
 
   uint32_t ranks;
@@ -89,6 +100,8 @@ struct SegmentLayout {
   size_t small;
   size_t rings;
   size_t blocks;
+  size_t outbox;
+  size_t outbox_bytes;
   size_t total;
 };
 
@@ -124,6 +137,9 @@ class Segment {
   std::byte* block(uint64_t chunk, uint32_t peer) const {
     const size_t slot = chunk % SegmentLayout::kChunkSlots;
     return base_ + layout_.blocks + (slot * (layout_.ranks - 1) + index(peer)) * layout_.block_bytes;
+  }
+  std::byte* outbox(uint64_t position) const {
+    return base_ + layout_.outbox + position % layout_.outbox_bytes;
   }
 
  private:

@@ -1,4 +1,4 @@
-/* SmallAllReduce (src/shm/direct.h): two slots in turn, no trailing barrier, and ranks that die anywhere.
+/* SmallExchange (src/shm/small_exchange.h): two slots in turn, no trailing barrier, and ranks that die anywhere.
  *
  * Shown: a rank that finishes a turn has added what every rank published for that turn, whatever the others
  * do meanwhile; every rank ends, by finishing or with an error, whoever dies; a rank fails only if some rank

@@ -4,8 +4,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstring>
+#include <algorithm>
+#include <iterator>
+#include <random>
 #include <thread>
+#include <tuple>
 
 #include "base/types.h"
 
@@ -22,7 +25,7 @@ std::vector<std::shared_ptr<Segment>> make_segments(uint32_t ranks) {
   return segments;
 }
 
-Poll run(DirectAllReduce& op) {
+Poll run(DirectOperation& op) {
   while (true) {
     const Poll poll = op.poll();
     if (poll == Poll::kDone || poll == Poll::kMismatch) return poll;
@@ -60,8 +63,8 @@ TEST_P(DirectAllReduceTest, SumsBackToBack) {
       for (uint64_t i = 0; i < count; ++i) send[i] = static_cast<int32_t>(rank * 1000 + round * 7 + i % 997);
       const bool in_place = round % 2 == 1;
       if (in_place) recv = send;
-      auto op = path.all_reduce(
-          {in_place ? recv.data() : send.data(), recv.data(), count, FLOE_INT32, FLOE_SUM, 5});
+      auto op = path.make({pattern::kAllReduce, in_place ? recv.data() : send.data(), recv.data(), count,
+                           FLOE_INT32, FLOE_SUM, 0, 5});
       ASSERT_EQ(run(op), Poll::kDone);
       for (uint64_t i = 0; i < count; ++i) {
         const auto sum = static_cast<int32_t>(1000 * ranks * (ranks - 1) / 2 + ranks * (round * 7 + i % 997));
@@ -74,7 +77,7 @@ TEST_P(DirectAllReduceTest, SumsBackToBack) {
 std::vector<Case> cases() {
   std::vector<Case> list;
   for (const uint32_t ranks : {2, 3, 4, 8}) {
-    const uint64_t small = SmallAllReduce::max_bytes(ranks) / sizeof(int32_t);
+    const uint64_t small = std::max<uint64_t>(1024 / (ranks - 1), 64) / sizeof(int32_t);
     const uint64_t chunk = SegmentLayout(ranks).block_bytes * ranks / sizeof(int32_t);
     for (const uint64_t count : {uint64_t{0}, uint64_t{1}, uint64_t{13}, small, small + 1, uint64_t{5000},
                                  chunk, chunk + 1, 3 * chunk - 5})
@@ -87,13 +90,127 @@ INSTANTIATE_TEST_SUITE_P(Sizes, DirectAllReduceTest, testing::ValuesIn(cases()),
   return fmt::format("{}Ranks{}Elements", info.param.ranks, info.param.count);
 });
 
+// ---- Every pattern ---------------------------------------------------------------------------------------
+
+struct Collective {
+  const char* name;
+  Pattern pattern;
+};
+constexpr Collective kCollectives[] = {
+    {"Reduce", pattern::kReduce},       {"ReduceScatter", pattern::kReduceScatter},
+    {"Broadcast", pattern::kBroadcast}, {"AllGather", pattern::kAllGather},
+    {"Gather", pattern::kGather},       {"Scatter", pattern::kScatter},
+    {"AllToAll", pattern::kAllToAll}};
+
+// Element i of the block that `from` has for `to` in a round.
+int32_t value(uint32_t from, uint32_t to, int round, uint64_t i) {
+  return static_cast<int32_t>(from * 100'000 + to * 10'000 + static_cast<uint32_t>(round) * 131 + i % 4099);
+}
+
+// What rank `self` has to find in its receive buffer, block by block; no block where it gets nothing.
+class Expected {
+ public:
+  Expected(Pattern pattern, uint32_t ranks, uint32_t self, uint32_t root)
+      : pattern_(pattern), ranks_(ranks), self_(self), root_(root) {}
+  bool is(Pattern::Ranks set, uint32_t rank) const {
+    return set == Pattern::Ranks::kAll || (set == Pattern::Ranks::kRoot) == (rank == root_);
+  }
+  bool gets() const {
+    const bool own = pattern_.block_each && is(pattern_.publish, self_) && !pattern_.reduces;
+    return own || is(pattern_.read, self_);
+  }
+  uint32_t blocks() const {
+    return pattern_.reduces || pattern_.publish == Pattern::Ranks::kRoot ? 1 : ranks_;
+  }
+  int32_t at(uint32_t block, int round, uint64_t i) const {
+    const uint32_t to = pattern_.block_each ? self_ : 0;
+    if (!pattern_.reduces)
+      return value(pattern_.publish == Pattern::Ranks::kRoot ? root_ : block, to, round, i);
+    int32_t sum = 0;
+    for (uint32_t rank = 0; rank < ranks_; ++rank) sum += value(rank, to, round, i);
+    return sum;
+  }
+
+ private:
+  Pattern pattern_;
+  uint32_t ranks_, self_, root_;
+};
+
+// One collective on this rank, with data that no other round has.
+void check(DirectPath& path, Pattern pattern, uint32_t root, uint64_t count, int round) {
+  const uint32_t self = path.self(), ranks = path.ranks();
+  const Expected expected(pattern, ranks, self, root);
+  std::vector<int32_t> send(count * ranks), recv(count * ranks, -1), wanted(recv);
+  for (uint32_t to = 0; to < (pattern.block_each ? ranks : 1); ++to)
+    for (uint64_t i = 0; i < count; ++i) send[to * count + i] = value(self, to, round, i);
+  for (uint32_t block = 0; expected.gets() && block < expected.blocks(); ++block)
+    for (uint64_t i = 0; i < count; ++i) wanted[block * count + i] = expected.at(block, round, i);
+  auto op = path.make({pattern, send.data(), recv.data(), count, FLOE_INT32, FLOE_SUM, root, 9});
+  ASSERT_EQ(run(op), Poll::kDone);
+  const auto [wrong, right] = std::mismatch(recv.begin(), recv.end(), wanted.begin());
+  ASSERT_EQ(wrong, recv.end()) << "rank " << self << " root " << root << " round " << round << " element "
+                               << wrong - recv.begin() << " of " << ranks << " x " << count << ": " << *wrong
+                               << " for " << *right;
+}
+
+class DirectPatterns : public testing::TestWithParam<std::tuple<Collective, uint32_t>> {};
+
+TEST_P(DirectPatterns, MoveWhatTheyShould) {
+  const auto& [collective, ranks] = GetParam();
+  on_ranks(ranks, [&, ranks = ranks](DirectPath& path, uint32_t) {
+    // Around the edges of the protocols; the last one goes round the outbox.
+    for (const uint64_t count : {0, 1, 200, 255, 256, 257, 5000, 16384, 16385, 600'000})
+      for (uint32_t root = 0; root < ranks; ++root)
+        ASSERT_NO_FATAL_FAILURE(check(path, collective.pattern, root, count, static_cast<int>(root)));
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(All, DirectPatterns,
+                         testing::Combine(testing::ValuesIn(kCollectives), testing::Values(2, 3, 5)),
+                         [](const auto& info) {
+                           return fmt::format("{}On{}", std::get<0>(info.param).name,
+                                              std::get<1>(info.param));
+                         });
+
+// One after the other without a pause, of all kinds and sizes: places and flags are taken again and again.
+TEST(Direct, AnyPatternFollowsAnyOther) {
+  for (const uint32_t ranks : {2, 3, 4})
+    on_ranks(ranks, [](DirectPath& path, uint32_t) {
+      std::mt19937_64 random(20261121);  // the same on all ranks
+      for (int round = 0; round < 600; ++round) {
+        const Pattern pattern = kCollectives[random() % std::size(kCollectives)].pattern;
+        const auto root = static_cast<uint32_t>(random() % path.ranks());
+        const uint64_t count = random() % (uint64_t{1} << random() % 18);
+        ASSERT_NO_FATAL_FAILURE(check(path, pattern, root, count, round));
+      }
+    });
+}
+
+// Where a chunk lies is a matter of arithmetic alone: no chunk wraps, none overlaps one of the last lap.
+TEST(StreamLayoutTest, ChunksFollowOneAnotherAndDoNotWrap) {
+  constexpr uint64_t kCapacity = 1000;
+  for (const uint64_t begin : {0, 1, 500, 999, 1000, 12345})
+    for (const uint64_t bytes : {1, 7, 250, 333, 600, 1000}) {
+      const StreamLayout layout(begin, bytes, kCapacity);
+      uint64_t last_end = begin;
+      for (uint64_t chunk = 0; chunk < 3000; ++chunk) {
+        const uint64_t at = layout.at(chunk);
+        ASSERT_GE(at, last_end);
+        ASSERT_LT(at - last_end, std::max(bytes, uint64_t{1}) + (chunk == 0 ? kCapacity : 0));
+        ASSERT_LE(at % kCapacity + bytes, kCapacity);
+        last_end = at + bytes;
+        ASSERT_EQ(layout.end(chunk + 1), last_end);
+      }
+    }
+}
+
 // Small and large operations use different slots; alternating them must not confuse either.
 TEST(Direct, SmallAndLargeAlternate) {
   on_ranks(3, [](DirectPath& path, uint32_t rank) {
     for (int round = 0; round < 60; ++round) {
       const uint64_t count = round % 3 == 0 ? 4 : 40000;
       std::vector<int32_t> data(count, static_cast<int32_t>(rank + round));
-      auto op = path.all_reduce({data.data(), data.data(), count, FLOE_INT32, FLOE_SUM, 5});
+      auto op = path.make({pattern::kAllReduce, data.data(), data.data(), count, FLOE_INT32, FLOE_SUM, 0, 5});
       ASSERT_EQ(run(op), Poll::kDone);
       EXPECT_THAT(data, testing::Each(3 + 3 * round));
     }
@@ -105,7 +222,8 @@ TEST(Direct, DifferentHashesAreAMismatchOnBothSides) {
   for (const uint64_t count : {uint64_t{2}, uint64_t{100000}})
     on_ranks(2, [count](DirectPath& path, uint32_t rank) {
       std::vector<int32_t> data(count, 1);
-      auto op = path.all_reduce({data.data(), data.data(), count, FLOE_INT32, FLOE_SUM, 5 + rank});
+      auto op = path.make(
+          {pattern::kAllReduce, data.data(), data.data(), count, FLOE_INT32, FLOE_SUM, 0, 5 + rank});
       EXPECT_EQ(run(op), Poll::kMismatch);
       EXPECT_EQ(op.mismatch_with(), 1 - rank);
       EXPECT_THAT(data, testing::Each(1));
@@ -116,9 +234,11 @@ TEST(Direct, WaitsForNamesTheRankThatIsMissing) {
   const auto segments = make_segments(3);
   DirectPath first(segments, 0), second(segments, 1);
   std::vector<int32_t> data(100000, 1);
-  auto mine = first.all_reduce({data.data(), data.data(), data.size(), FLOE_INT32, FLOE_SUM, 5});
+  auto mine =
+      first.make({pattern::kAllReduce, data.data(), data.data(), data.size(), FLOE_INT32, FLOE_SUM, 0, 5});
   std::vector<int32_t> other(100000, 1);
-  auto theirs = second.all_reduce({other.data(), other.data(), other.size(), FLOE_INT32, FLOE_SUM, 5});
+  auto theirs = second.make(
+      {pattern::kAllReduce, other.data(), other.data(), other.size(), FLOE_INT32, FLOE_SUM, 0, 5});
   for (int i = 0; i < 10; ++i) {
     mine.poll();
     theirs.poll();

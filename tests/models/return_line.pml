@@ -1,4 +1,4 @@
-/* LargeAllReduce (src/shm/direct.h), "return the line": slots in rotation, one chunk of look-ahead.
+/* ReturnLine (src/shm/return_line.h): slots in rotation, one chunk of look-ahead.
  *
  * Shown: the owner of a block reads what every rank put for that chunk; each rank reads back that chunk's
  * result; no slot is written while somebody may still read it; nobody waits for ever while all live, and

@@ -1,0 +1,82 @@
+// What a collective moves through shared memory, apart from how: which ranks publish which blocks, and what
+// those that read make of them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "shm/copy_out.h"
+
+namespace floe {
+
+struct Pattern {
+  enum class Ranks : uint8_t { kAll, kRoot, kOthers };
+  Ranks publish;
+  Ranks read;
+  bool block_each;  // publishers have a block for every rank, otherwise one for all
+  bool reduces;     // readers add what all ranks have, in rank order; otherwise they keep it by rank
+};
+
+namespace pattern {
+using enum Pattern::Ranks;
+constexpr Pattern kAllReduce = {kAll, kAll, false, true};
+constexpr Pattern kReduce = {kOthers, kRoot, false, true};
+constexpr Pattern kReduceScatter = {kAll, kAll, true, true};
+constexpr Pattern kBroadcast = {kRoot, kOthers, false, false};
+constexpr Pattern kAllGather = {kAll, kAll, false, false};
+constexpr Pattern kGather = {kOthers, kRoot, false, false};
+constexpr Pattern kScatter = {kRoot, kOthers, true, false};
+constexpr Pattern kAllToAll = {kAll, kAll, true, false};
+constexpr Pattern kBarrier = {kAll, kAll, false, false};
+}  // namespace pattern
+
+// What a collective was called with; the arguments have been checked.
+struct DirectArgs {
+  Pattern pattern = pattern::kBarrier;
+  const void* send = nullptr;  // one block, or one for each rank, by rank
+  void* recv = nullptr;        // likewise; may overlap `send` as the in-place forms do
+  uint64_t count = 0;          // elements of a block
+  int type = 0;
+  int op = 0;
+  uint32_t root = 0;
+  uint32_t hash = 0;  // of the collective's descriptor: ranks that disagree must not exchange data
+};
+
+// One rank's side of it. Slots are what ranks publish: the same part of each of its blocks, one after
+// another.
+class Movement {
+ public:
+  Movement(const DirectArgs& args, uint32_t ranks, uint32_t self);
+
+  const DirectArgs& args() const { return args_; }
+  uint64_t block_bytes() const { return bytes_; }
+  uint32_t blocks_in_slot() const { return args_.pattern.block_each ? ranks_ : 1; }
+  bool publishes(uint32_t rank) const { return contains(args_.pattern.publish, rank); }
+  bool reads(uint32_t rank) const { return contains(args_.pattern.read, rank); }
+
+  // Bytes [begin, begin + bytes) of each block, `bytes` apart in the slot.
+  void publish(CopyOut& copy_out, std::byte* slot, uint64_t begin, uint64_t bytes) const;
+  // The same part, from the slot of `source`, which publishes; or this rank's own.
+  void keep(uint32_t source, const std::byte* slot, uint64_t begin, uint64_t bytes) const;
+  void keep_own(uint64_t begin, uint64_t bytes) const;
+  // slots[rank]: of all ranks; this rank's own is not used.
+  void reduce_all(std::span<const std::byte* const> slots, uint64_t begin, uint64_t bytes) const;
+
+ private:
+  bool contains(Pattern::Ranks ranks, uint32_t rank) const {
+    return ranks == Pattern::Ranks::kAll || (ranks == Pattern::Ranks::kRoot) == (rank == args_.root);
+  }
+  // Where the block for rank `reader` begins in the send buffer, and that of `source` in the receive buffer.
+  const std::byte* sent(uint32_t reader) const {
+    return static_cast<const std::byte*>(args_.send) + (args_.pattern.block_each ? reader * bytes_ : 0);
+  }
+  std::byte* kept(uint32_t source) const;
+
+  DirectArgs args_;
+  uint32_t ranks_;
+  uint32_t self_;
+  uint64_t bytes_;
+};
+
+}  // namespace floe

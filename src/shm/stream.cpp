@@ -1,0 +1,137 @@
+#include "shm/stream.h"
+
+#include <algorithm>
+
+#include "base/types.h"
+#include "shm/per_rank.h"
+
+namespace floe {
+namespace {
+
+constexpr uint64_t kLine = 128;  // two of 64 bytes, as they are prefetched
+
+uint64_t round_up(uint64_t value, uint64_t unit) { return (value + unit - 1) / unit * unit; }
+
+// Bytes of each block in a chunk: a multiple of every element's size, unless all of the block fits.
+uint64_t choose_piece(const Movement& what) {
+  const uint64_t most = SegmentLayout::kStreamChunkBytes / what.blocks_in_slot() / kLine * kLine;
+  return std::min(what.block_bytes(), std::max(most, kLine));
+}
+
+}  // namespace
+
+uint64_t StreamLayout::at(uint64_t chunk) const {
+  if (chunk < first_lap_) return begin_ + chunk * bytes_;
+  const uint64_t lap = capacity_ / bytes_, rest = chunk - first_lap_;
+  const uint64_t next = begin_ / capacity_ * capacity_ + capacity_;
+  return next + rest / lap * capacity_ + rest % lap * bytes_;
+}
+
+Stream::Stream(const LocalRanks& ranks, State& state, const Movement& what)
+    : ranks_(&ranks),
+      state_(&state),
+      what_(what),
+      piece_(choose_piece(what)),
+      chunks_((what.block_bytes() + piece_ - 1) / piece_),
+      first_(state.chunks),
+      layout_(state.position, round_up(piece_ * what.blocks_in_slot(), kLine),
+              ranks.own().layout().outbox_bytes) {
+  state.chunks += chunks_;
+  state.position = layout_.end(chunks_);
+}
+
+std::byte* Stream::slot(uint32_t rank, uint64_t chunk) const {
+  return (*ranks_)[rank].outbox(layout_.at(chunk));
+}
+
+// How many chunks every peer must have read before the next one is put: those whose place, or flag, it takes.
+uint64_t Stream::make_room() {
+  const uint64_t number = first_ + put_, capacity = ranks_->own().layout().outbox_bytes;
+  const uint64_t end = layout_.at(put_) + part(put_) * what_.blocks_in_slot();
+  uint64_t& freed = state_->freed;
+  while (freed < number && (number - freed >= SegmentHeader::kStreamFlags ||
+                            state_->begins[freed % SegmentHeader::kStreamFlags] + capacity < end))
+    ++freed;
+  return freed;
+}
+
+bool Stream::room() {
+  const uint64_t read = make_room();
+  if (read == 0) return true;
+  // A rank that has published chunk `read - 1 + kAhead` has read chunk `read - 1`.
+  const uint64_t wanted = read + kAhead;
+  for (uint32_t peer = 0; peer < ranks_->size(); ++peer) {
+    uint64_t& seen = state_->seen[peer];
+    if (peer == ranks_->self() || seen >= wanted) continue;
+    // Acquire: pairs with the release in put(); the peer's reads come before it.
+    const auto& flag = (*ranks_)[peer].header().stream[(wanted - 1) % SegmentHeader::kStreamFlags];
+    if (!Flag::reached(flag.load(std::memory_order_acquire), wanted)) return false;
+    seen = wanted;
+  }
+  return true;
+}
+
+void Stream::put() {
+  const uint64_t number = first_ + put_;
+  state_->begins[number % SegmentHeader::kStreamFlags] = layout_.at(put_);
+  what_.publish(state_->copy_out, slot(ranks_->self(), put_), put_ * piece_, part(put_));
+  ++put_;
+  // Release: pairs with the acquires in arrival() and room(). The place is free: see room().
+  ranks_->own().header().stream[number % SegmentHeader::kStreamFlags].store(
+      Flag::word(number + 1, what_.args().hash), std::memory_order_release);
+}
+
+Poll Stream::arrival(uint32_t peer) const {
+  const uint64_t wanted = first_ + taken_ + 1;
+  const auto& flag = (*ranks_)[peer].header().stream[(wanted - 1) % SegmentHeader::kStreamFlags];
+  // Acquire: pairs with the release in put(). No later chunk takes the flag's place before this rank has
+  // published again.
+  const uint64_t word = flag.load(std::memory_order_acquire);
+  if (word == Flag::word(wanted, what_.args().hash)) return Poll::kDone;
+  return Flag::reached(word, wanted) ? Poll::kMismatch : Poll::kPending;
+}
+
+Poll Stream::take() {
+  const uint32_t self = ranks_->self(), n = ranks_->size();
+  const uint64_t begin = taken_ * piece_, bytes = part(taken_);
+  const bool reduces = what_.args().pattern.reduces;
+  for (; source_ < n; ++source_) {
+    if (!awaits(source_)) continue;
+    const Poll poll = arrival(source_);
+    if (poll != Poll::kDone) return poll;
+    if (!reduces && reads_from(source_)) what_.keep(source_, slot(source_, taken_), begin, bytes);
+  }
+  if (reduces && what_.reads(self)) {
+    PerRank<const std::byte*> slots(n);
+    for (uint32_t rank = 0; rank < n; ++rank) slots[rank] = slot(rank, taken_);
+    what_.reduce_all(slots.first(n), begin, bytes);
+  } else if (!reduces) {
+    what_.keep_own(begin, bytes);
+  }
+  ++taken_;
+  source_ = 0;
+  return Poll::kDone;
+}
+
+Poll Stream::poll() {
+  bool moved = false;
+  if (put_ < chunks_ && put_ < taken_ + kAhead && room()) {
+    put();
+    moved = true;
+  }
+  if (taken_ < put_) {
+    const uint32_t before = source_;
+    const Poll poll = take();
+    if (poll == Poll::kMismatch) return poll;
+    moved |= poll == Poll::kDone || source_ != before;
+  }
+  if (taken_ == chunks_) return Poll::kDone;
+  return moved ? Poll::kMoved : Poll::kPending;
+}
+
+bool Stream::waits_for(uint32_t peer) const {
+  if (taken_ < put_) return peer >= source_ && awaits(peer) && arrival(peer) == Poll::kPending;
+  return peer != ranks_->self() && state_->seen[peer] < state_->freed + kAhead;
+}
+
+}  // namespace floe

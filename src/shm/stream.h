@@ -1,0 +1,87 @@
+// Large collectives that move data one way, from those that have it to those that need it: every rank copies
+// what it has into its outbox, chunk by chunk, and the readers read it there.
+//
+// Chunks are numbered through all operations, and every rank publishes a flag for every chunk, if only to say
+// that it has come so far: a rank publishes chunk u after it has read all chunks up to u - kAhead. So who has
+// published u has no more use for those, and nobody acknowledges anything.
+//
+// The outbox is used round and round, not as few slots: lines that a peer has read lately are slow to
+// overwrite while they are still in its cache.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "shm/local_ranks.h"
+#include "shm/movement.h"
+
+namespace floe {
+
+// Where chunks of `bytes` lie in an outbox of `capacity`, as numbers that grow for ever: modulo the capacity
+// it is the offset. No chunk wraps.
+class StreamLayout {
+ public:
+  StreamLayout(uint64_t begin, uint64_t bytes, uint64_t capacity)
+      : begin_(begin),
+        bytes_(bytes),
+        capacity_(capacity),
+        first_lap_((capacity - begin % capacity) / bytes) {}
+  uint64_t at(uint64_t chunk) const;
+  // Where what follows `chunks` of them, at least one, may begin.
+  uint64_t end(uint64_t chunks) const { return at(chunks - 1) + bytes_; }
+
+ private:
+  uint64_t begin_, bytes_, capacity_;
+  uint64_t first_lap_;  // chunks before the end of the outbox is reached
+};
+
+class Stream {
+ public:
+  // What outlives an operation.
+  struct State {
+    State(uint32_t ranks, uint64_t outbox_bytes) : copy_out(outbox_bytes), seen(ranks) {}
+    uint64_t chunks = 0;    // of operations made so far
+    uint64_t position = 0;  // where the next one may begin
+    uint64_t freed = 0;     // chunks below this one are in the way of the one that is put next
+    std::array<uint64_t, SegmentHeader::kStreamFlags> begins{};  // of this rank's chunks, by number
+    CopyOut copy_out;
+    std::vector<uint64_t> seen;  // chunks that each rank has published
+  };
+
+  Stream(const LocalRanks& ranks, State& state, const Movement& what);
+  Poll poll();
+  bool waits_for(uint32_t peer) const;
+  uint32_t mismatch_with() const { return source_; }
+  uint64_t chunks() const { return chunks_; }
+
+ private:
+  static constexpr uint64_t kAhead = 2;
+
+  // Bytes of each block in a chunk.
+  uint64_t part(uint64_t chunk) const { return std::min(piece_, what_.block_bytes() - chunk * piece_); }
+  uint64_t make_room();
+  bool room();
+  void put();
+  Poll take();                        // from the peers that have not been read yet; kDone: the chunk is read
+  Poll arrival(uint32_t peer) const;  // of chunk taken_
+  bool reads_from(uint32_t peer) const {
+    return peer != ranks_->self() && what_.reads(ranks_->self()) && what_.publishes(peer);
+  }
+  // Nobody goes on before all have come: ranks that were called with something else all find out.
+  bool awaits(uint32_t peer) const { return taken_ == 0 ? peer != ranks_->self() : reads_from(peer); }
+  std::byte* slot(uint32_t rank, uint64_t chunk) const;
+
+  const LocalRanks* ranks_;
+  State* state_;
+  Movement what_;
+  uint64_t piece_;  // bytes of each block in a chunk
+  uint64_t chunks_;
+  uint64_t first_;  // number of chunk 0
+  StreamLayout layout_;
+  uint64_t put_ = 0, taken_ = 0;  // chunks of this operation
+  uint32_t source_ = 0;           // of chunk taken_, ranks below this one are read
+};
+
+}  // namespace floe

@@ -30,7 +30,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   RingReader reader(memory, kCapacity, &head, &tail);
   Sum sink;
   for (int turn = 0; turn < 4 && input.remaining_bytes() != 0; ++turn) {
-    const auto bytes = input.ConsumeBytes<uint8_t>(kCapacity);
+    const auto bytes = input.ConsumeBytes<uint8_t>(input.ConsumeIntegralInRange<size_t>(0, kCapacity));
     std::copy(bytes.begin(), bytes.end(), reinterpret_cast<uint8_t*>(memory));
     head = input.ConsumeBool() ? head + input.ConsumeIntegralInRange<uint64_t>(0, kCapacity + 64)
                                : input.ConsumeIntegral<uint64_t>();

@@ -14,11 +14,9 @@ namespace {
 
 using namespace floe;
 
-constexpr uint16_t kPort = 29871;
-
 TcpStoreServer& server() {
   static const auto started = [] {
-    auto made = TcpStoreServer::start("127.0.0.1", kPort);
+    auto made = TcpStoreServer::start("127.0.0.1", 0);
     if (!made.ok()) std::abort();
     return std::move(*made);
   }();
@@ -29,7 +27,7 @@ UniqueFd connect() {
   UniqueFd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_in address{};
   address.sin_family = AF_INET;
-  address.sin_port = htons(kPort);
+  address.sin_port = htons(server().port());
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   if (::connect(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) != 0) std::abort();
   return fd;
@@ -60,14 +58,15 @@ std::string request(tcp::Operation operation, std::string_view key, std::string_
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  server();
   std::string hello;
   tcp::append(hello, tcp::Hello());
   const std::string bytes(reinterpret_cast<const char*>(data), size);
   // An even first byte: behind a Hello, where the requests are.
   talk(size != 0 && data[0] % 2 == 0 ? hello + bytes.substr(1) : bytes);
-  const std::string answers =
-      talk(hello + request(tcp::kSet, "honest", "value") + request(tcp::kGet, "honest", ""));
-  if (!answers.ends_with("value")) std::abort();
-  return 0;
+  const std::string honest =
+      hello + request(tcp::kSet, "honest", "value") + request(tcp::kGet, "honest", "");
+  // On a busy machine one may be so slow that the server takes it for a stranger and closes.
+  for (int attempt = 0; attempt < 5; ++attempt)
+    if (talk(honest).ends_with("value")) return 0;
+  std::abort();
 }

@@ -37,6 +37,9 @@ Status error(floe_status_t code, fmt::format_string<Args...> format, Args&&... a
   return {code, fmt::format(format, std::forward<Args>(args)...)};
 }
 
+// FLOE_ERR_SYSTEM. Made when the library is loaded: it takes no memory.
+const Status& out_of_memory();
+
 // FLOE_ERR_SYSTEM with errno's text: "<what>: <strerror> (errno 24)".
 Status system_error(std::string_view what, int errno_value);
 

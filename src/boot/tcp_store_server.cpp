@@ -3,18 +3,16 @@
 // What strangers can cost: kMostPending connections that have not said Hello yet, each for kHelloTime; one
 // request's bytes for each client; kMostBytes of keys and values. Garbage closes its own connection only.
 #include <poll.h>
-#include <pthread.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <csignal>
 #include <list>
-#include <system_error>
 #include <unordered_map>
 
 #include "base/log.h"
+#include "base/thread.h"
 #include "boot/tcp_socket.h"
 #include "boot/tcp_store.h"
 #include "boot/tcp_wire.h"
@@ -259,18 +257,11 @@ Result<std::unique_ptr<TcpStoreServer>> TcpStoreServer::start(const std::string&
   if (!wake.valid()) return system_error("creating an eventfd for floe's store", errno);
   std::unique_ptr<TcpStoreServer> server(new TcpStoreServer(std::move(*listeners), port, std::move(wake)));
 
-  // The program's signals are for its own threads.
-  sigset_t all, before;
-  sigfillset(&all);
-  ::pthread_sigmask(SIG_SETMASK, &all, &before);
-  try {
-    server->thread_ = std::thread(
-        [s = server.get()] { Server(s->listeners_, s->wake_.get(), s->listening_, s->running_).run(); });
-  } catch (const std::system_error& problem) {
-    ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
-    return system_error("starting the thread of floe's store", problem.code().value());
-  }
-  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  auto thread = start_thread("floe's store", [s = server.get()] {
+    Server(s->listeners_, s->wake_.get(), s->listening_, s->running_).run();
+  });
+  if (!thread.ok()) return thread.status();
+  server->thread_ = std::move(*thread);
   return server;
 }
 

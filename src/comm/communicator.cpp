@@ -100,10 +100,18 @@ void Communicator::abort() {
   engine_->wake_sleepers();
 }
 
+void Communicator::out_of_memory() {
+  const std::lock_guard guard(engine_->lock());
+  group_.out_of_memory();
+  engine_->wake_sleepers();
+}
+
 Communicator::Statistics Communicator::statistics() const {
   const std::lock_guard guard(engine_->lock());
   Statistics result = statistics_;
   result.status = group_.fault().code();
+  result.completed = group_.completed();
+  result.failed = group_.failed();
   return result;
 }
 

@@ -40,11 +40,14 @@ class Communicator {
     uint64_t sends = 0, sent_bytes = 0;
     uint64_t receives = 0;
     uint64_t refused = 0;  // since it has failed
+    uint64_t completed = 0, failed = 0;
   };
   Statistics statistics() const;
 
   // From any thread: everything under way ends, here and on the other ranks.
   void abort();
+  // The same, because a call could not allocate and was perhaps half started.
+  void out_of_memory();
   // OK, or why every operation fails from now on, as far as this rank has heard.
   Status fault();
 

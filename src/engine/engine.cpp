@@ -5,9 +5,11 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <new>
 
 #include "base/log.h"
 #include "base/pause.h"
+#include "base/thread.h"
 #include "boot/random.h"
 #include "topo/topology.h"
 
@@ -24,6 +26,30 @@ void count_forks() {
   static const int registered =
       ::pthread_atfork(nullptr, nullptr, [] { fork_generation.fetch_add(1, std::memory_order_relaxed); });
   (void)registered;
+}
+
+// Runs at the end of its scope, however that is left.
+template <class F>
+class AtExit {
+ public:
+  explicit AtExit(F run) : run_(std::move(run)) {}
+  ~AtExit() { run_(); }
+  AtExit(const AtExit&) = delete;
+  AtExit& operator=(const AtExit&) = delete;
+
+ private:
+  F run_;
+};
+
+// Memory that one group can't get ends that group, and nobody else's wait. Returns how much moved.
+template <class F>
+int within_memory(Group& group, F&& pass) {
+  try {
+    return pass(group);
+  } catch (const std::bad_alloc&) {
+    group.out_of_memory();
+    return 1;
+  }
 }
 
 }  // namespace
@@ -72,7 +98,11 @@ Result<std::shared_ptr<Engine>> Engine::create(Settings settings, uint32_t worke
   auto bell = Bell::create();
   if (!bell.ok()) return bell.status();
   std::shared_ptr<Engine> engine(new Engine(std::move(settings), std::move(*bell)));
-  if (workers != 0) engine->worker_ = std::thread([raw = engine.get()] { raw->run_worker(); });
+  if (workers != 0) {
+    auto worker = start_thread("a worker", [raw = engine.get()] { raw->run_worker(); });
+    if (!worker.ok()) return worker.status();
+    engine->worker_ = std::move(*worker);
+  }
   return engine;
 }
 
@@ -104,6 +134,7 @@ Result<FabricTransport*> Engine::fabric(const FabricOptions& options) {
 
 void Engine::add(Group& group) {
   groups_.push_back(&group);
+  busy_.reserve(groups_.size());  // so that started() can't fail
   constexpr uint32_t kSpins = 2000, kSpinsOversubscribed = 50;
   const uint32_t spins = group.oversubscribed() ? kSpinsOversubscribed : kSpins;
   spins_ = spins_ == 0 ? spins : std::min(spins_, spins);
@@ -125,7 +156,8 @@ void Engine::started(Group& group) {
 
 int Engine::progress() {
   int moved = fabric_ && !busy_.empty() ? fabric_->progress(*this) : 0;
-  for (size_t i = 0; i < busy_.size(); ++i) moved += busy_[i]->progress();
+  for (size_t i = 0; i < busy_.size(); ++i)
+    moved += within_memory(*busy_[i], [](Group& group) { return group.progress(); });
   constexpr uint32_t kPassesPerClock = 32;  // reading the clock costs as much as a pass
   if (++passes_ % kPassesPerClock == 0 && Clock::now() - last_check_ > kCheckEvery) check();
   for (size_t i = 0; i < busy_.size();) {
@@ -144,13 +176,19 @@ int Engine::progress() {
 
 void Engine::check() {
   last_check_ = Clock::now();
-  for (size_t i = 0; i < busy_.size(); ++i) busy_[i]->check();
+  for (size_t i = 0; i < busy_.size(); ++i)
+    within_memory(*busy_[i], [](Group& group) {
+      group.check();
+      return 0;
+    });
 }
 
 bool Engine::pass(int* moved) {
-  if (!lock_.try_lock()) return false;
-  *moved = progress();
-  lock_.unlock();
+  {
+    const std::unique_lock guard(lock_, std::try_to_lock);
+    if (!guard) return false;
+    *moved = progress();
+  }
   // Another thread may sleep for what this pass has completed.
   if (*moved != 0 && waiters_.load(std::memory_order_relaxed) + (worker_.joinable() ? 1 : 0) > 1)
     wake_sleepers();
@@ -190,54 +228,61 @@ void Engine::sleep(Millis longest, Done&& done) {
     }
     polling_ = true;
   }
+  // A follower polls then, if this thread doesn't come back first, or has been served by this one's pass.
+  const AtExit stop_polling([this] {
+    const std::lock_guard guard(sleep_mutex_);
+    polling_ = false;
+    news_changed_.notify_all();
+  });
   sleep_on_descriptors(limit, done);
-  // A follower polls now, if this thread doesn't come back first, or has been served by this one's pass.
-  const std::lock_guard guard(sleep_mutex_);
-  polling_ = false;
-  news_changed_.notify_all();
 }
 
 template <class Done>
 void Engine::sleep_on_descriptors(Millis limit, Done&& done) {
-  // See bell.h: the last look for work comes after the flag is up.
-  bell_.begin_sleep();
-  std::vector<pollfd> fds;
-  bool may_sleep = false;
-  lock_.lock();
-  if (progress() == 0 && !done()) {
-    for (const int fd : wait_fds()) fds.push_back({fd, POLLIN, 0});
-    may_sleep = !fabric_ || fabric_->prepare_wait();
-    if (fabric_ && fabric_->wait_fd() < 0) limit = std::min(limit, Millis(1));
+  {
+    // See bell.h: the last look for work comes after the flag is up.
+    bell_.begin_sleep();
+    const AtExit end_sleep([this] {
+      bell_.clear();
+      bell_.end_sleep();
+    });
+    std::vector<pollfd> fds;
+    bool may_sleep = false;
+    {
+      const std::lock_guard guard(lock_);
+      if (progress() == 0 && !done()) {
+        for (const int fd : wait_fds()) fds.push_back({fd, POLLIN, 0});
+        may_sleep = !fabric_ || fabric_->prepare_wait();
+        if (fabric_ && fabric_->wait_fd() < 0) limit = std::min(limit, Millis(1));
+      }
+    }
+    if (may_sleep) ::poll(fds.data(), fds.size(), static_cast<int>(limit.count()));
   }
-  lock_.unlock();
-  if (may_sleep) ::poll(fds.data(), fds.size(), static_cast<int>(limit.count()));
-  bell_.clear();
-  bell_.end_sleep();
-  lock_.lock();
+  const std::lock_guard guard(lock_);
   progress();
   check();
-  lock_.unlock();
 }
 
 bool Engine::wait(const Operation& operation, Deadline until) {
   if (operation.complete()) return true;
   // seq_cst: pairs with the worker's load after any_busy_, so that it steps aside.
   waiters_.fetch_add(1, std::memory_order_seq_cst);
+  const AtExit hand_over([this] {
+    waiters_.fetch_sub(1, std::memory_order_seq_cst);
+    if (any_busy_.load(std::memory_order_relaxed)) notify_worker();
+  });
   Spinner spinner(spins_);
-  bool complete = false;
-  for (uint32_t turn = 0; !(complete = operation.complete()); ++turn) {
+  for (uint32_t turn = 0; !operation.complete(); ++turn) {
     int moved = 0;
     if (pass(&moved) && moved != 0) spinner.reset();
-    if ((complete = operation.complete())) break;
+    if (operation.complete()) return true;
     constexpr uint32_t kTurnsPerClock = 64;
-    if (turn % kTurnsPerClock == 0 && until.passed()) break;
+    if (turn % kTurnsPerClock == 0 && until.passed()) return false;
     if (!spinner.step()) continue;
-    if (until.passed()) break;
+    if (until.passed()) return false;
     sleep(until.left(), [&] { return operation.complete(); });
   }
-  waiters_.fetch_sub(1, std::memory_order_seq_cst);
-  if (any_busy_.load(std::memory_order_relaxed)) notify_worker();
-  return complete;
+  return true;
 }
 
 bool Engine::test(const Operation& operation) {
@@ -282,10 +327,14 @@ void Engine::run_worker() {
       spinner.reset();
       continue;
     }
-    int moved = 0;
-    if (pass(&moved) && moved != 0) spinner.reset();
-    if (spinner.step())
-      sleep(kLongestSleep, [&] { return stopping_.load() || waiters_.load() != 0 || !any_busy_.load(); });
+    try {
+      int moved = 0;
+      if (pass(&moved) && moved != 0) spinner.reset();
+      if (spinner.step())
+        sleep(kLongestSleep, [&] { return stopping_.load() || waiters_.load() != 0 || !any_busy_.load(); });
+    } catch (const std::bad_alloc&) {  // not even enough to end the group: again, with what is free then
+      ::sched_yield();
+    }
   }
 }
 
@@ -294,7 +343,11 @@ void Engine::run_worker() {
 void Engine::on_packet(const PacketHeader& header, std::span<const std::byte> payload) {
   const auto found =
       std::find_if(groups_.begin(), groups_.end(), [&](const Group* g) { return g->key() == header.comm; });
-  if (found != groups_.end()) (*found)->on_packet(header, payload);
+  if (found == groups_.end()) return;
+  within_memory(**found, [&](Group& group) {
+    group.on_packet(header, payload);
+    return 0;
+  });
 }
 
 void Engine::on_peer_lost(PeerId peer, const Status& why) {

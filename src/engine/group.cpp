@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <new>
 
 #include "base/log.h"
 #include "base/pause.h"
@@ -60,7 +61,10 @@ Status Group::run(const Descriptor& descriptor, DirectOperation& op, std::shared
     if (poll == Poll::kMismatch) break;
     if (poll != Poll::kPending) published_ = true;
     if (poll == Poll::kDone || turn == kPollsBeforeWaking) wake_peers();
-    if (poll == Poll::kDone) return {};
+    if (poll == Poll::kDone) {
+      ++completed_;
+      return {};
+    }
     // A pause is as long as a cache miss: not while the peer's flag may be on its way.
     if (poll == Poll::kPending && turn > kPollsBeforeWaking) pause_cpu();
   }
@@ -108,6 +112,7 @@ int Group::step_collectives() {
     ++moved;
     if (poll != Poll::kDone) break;
     collectives_.pop_front();
+    ++completed_;
     front->finish(Status());
   }
   return moved;
@@ -123,6 +128,7 @@ int Group::reap_messages() {
     const std::shared_ptr<MessageOperation> message = std::move(messages_[i]);
     messages_[i] = std::move(messages_.back());
     messages_.pop_back();
+    ++completed_;
     message->finish(Status());
     ++ended;
   }
@@ -287,22 +293,35 @@ void Group::publish_fault(RankState state, uint32_t culprit, floe_status_t code,
 
 void Group::end_all(const Status& why) {
   messenger_.clear();
-  auto collectives = std::exchange(collectives_, {});
-  auto messages = std::exchange(messages_, {});
+  failed_ += collectives_.size() + messages_.size();
+  // Nothing here may fail: somebody waits for each of them, if need be without much of a message.
   const auto end = [&](Operation& operation) {
-    operation.finish(error(why.code(), "{}: {}; {:.2f} s after the call", operation.title(), why.message(),
-                           operation.elapsed()));
+    Status status = why;
+    try {
+      status = error(why.code(), "{}: {}; {:.2f} s after the call", operation.title(), why.message(),
+                     operation.elapsed());
+    } catch (const std::bad_alloc&) {
+    }
+    operation.finish(std::move(status));
   };
-  for (const auto& collective : collectives) end(*collective);
-  for (const auto& message : messages) end(*message);
+  while (!collectives_.empty()) {
+    const std::shared_ptr<Collective> collective = std::move(collectives_.front());
+    collectives_.pop_front();
+    end(*collective);
+  }
+  while (!messages_.empty()) {
+    const std::shared_ptr<MessageOperation> message = std::move(messages_.back());
+    messages_.pop_back();
+    end(*message);
+  }
 }
 
 void Group::fail(const Status& why, uint32_t culprit) {
   if (!fault_.ok()) return;
   fault_ = error(why.code(), "{} ('{}' is aborted)", why.message(), config_.name);
-  log(LogLevel::kInfo, "'{}' fails on rank {}: {}", config_.name, rank(), why.message());
   end_all(why);
   publish_fault(RankState::kFailed, culprit, why.code(), why.message());
+  log(LogLevel::kInfo, "'{}' fails on rank {}: {}", config_.name, rank(), why.message());
 }
 
 void Group::leave() {

@@ -69,6 +69,9 @@ class Group final : public PacketSink {
   Status start(std::shared_ptr<MessageOperation> message);
 
   bool busy() const { return !collectives_.empty() || !messages_.empty(); }
+  // Operations that ended well, and with an error.
+  uint64_t completed() const { return completed_; }
+  uint64_t failed() const { return failed_; }
   // One pass over everything under way. Returns how much moved: 0 when idle.
   int progress();
   // What need not be done on every pass: liveness, peers' faults, deadlines, probes.
@@ -78,6 +81,9 @@ class Group final : public PacketSink {
 
   // Ends all operations, here and on all members. `culprit` is the rank whose doing it is.
   void fail(const Status& why, uint32_t culprit);
+  void out_of_memory() {
+    fail(error(FLOE_ERR_SYSTEM, "{} is out of memory", config_.members[rank()].who), rank());
+  }
   // This rank leaves: operations under way end with FLOE_ERR_ABORTED, peers are told.
   void leave();
   // Whether packets for other hosts wait to be sent.
@@ -138,6 +144,8 @@ class Group final : public PacketSink {
   std::vector<History> notes_;
   uint64_t collective_sequence_ = 0;
   uint64_t message_sequence_ = 0;
+  uint64_t completed_ = 0;
+  uint64_t failed_ = 0;
   // A fault that a peer has published: adopted once nothing moves any more, since what the peer did before
   // it failed still counts.
   std::optional<PeerFault> peer_fault_;

@@ -62,6 +62,21 @@ Status check_handle(const Handle* handle, std::string_view name) {
   return {};
 }
 
+// An entry point that starts something on `comm`, which all its ranks must do: if one can't for lack of
+// memory, at whatever point, that ends the communicator.
+template <class F>
+floe_status_t operation(floe_comm_t* comm, F&& body) noexcept {
+  return entry([&]() -> Status {
+    FLOE_TRY(check_handle(comm, "comm"));
+    try {
+      return body(*comm->comm);
+    } catch (const std::bad_alloc&) {
+      comm->comm->out_of_memory();
+      throw;
+    }
+  });
+}
+
 // A size-prefixed struct: at least `oldest` bytes, the size that the first release had.
 Status check_struct(uint32_t struct_size, size_t oldest, std::string_view name);
 

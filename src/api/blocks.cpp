@@ -63,9 +63,7 @@ extern "C" {
 
 floe_status_t floe_all_gather_v(floe_comm_t* comm, const void* send, void* recv, const uint64_t* counts,
                                 const uint64_t* offsets, floe_type_t type, floe_request_t** req) {
-  return entry([&]() -> Status {
-    FLOE_TRY(check_handle(comm, "comm"));
-    Communicator& c = *comm->comm;
+  return operation(comm, [&](Communicator& c) -> Status {
     const auto to = make_blocks({"counts", counts, offsets}, c.size(), type);
     FLOE_TRY(to.status());
     const Block& block = (*to)[c.rank()];
@@ -82,9 +80,7 @@ floe_status_t floe_all_gather_v(floe_comm_t* comm, const void* send, void* recv,
 floe_status_t floe_reduce_scatter_v(floe_comm_t* comm, const void* send, void* recv, const uint64_t* counts,
                                     const uint64_t* offsets, floe_type_t type, floe_op_t op,
                                     floe_request_t** req) {
-  return entry([&]() -> Status {
-    FLOE_TRY(check_handle(comm, "comm"));
-    Communicator& c = *comm->comm;
+  return operation(comm, [&](Communicator& c) -> Status {
     const auto what = c.ops().find(op, type);
     if (!what.ok()) return what.status();
     const auto from = make_blocks({"counts", counts, offsets}, c.size(), type);
@@ -103,9 +99,7 @@ floe_status_t floe_reduce_scatter_v(floe_comm_t* comm, const void* send, void* r
 
 floe_status_t floe_all_to_all(floe_comm_t* comm, const void* send, void* recv, uint64_t count,
                               floe_type_t type, floe_request_t** req) {
-  return entry([&]() -> Status {
-    FLOE_TRY(check_handle(comm, "comm"));
-    Communicator& c = *comm->comm;
+  return operation(comm, [&](Communicator& c) -> Status {
     FLOE_TRY(check_count(count, type, c.size()));
     if (send == FLOE_IN_PLACE) send = recv;
     FLOE_TRY(check_buffer(send, count, "send"));
@@ -120,9 +114,7 @@ floe_status_t floe_all_to_all(floe_comm_t* comm, const void* send, void* recv, u
 floe_status_t floe_all_to_all_v(floe_comm_t* comm, const void* send, const uint64_t* send_counts,
                                 const uint64_t* send_offsets, void* recv, const uint64_t* recv_counts,
                                 const uint64_t* recv_offsets, floe_type_t type, floe_request_t** req) {
-  return entry([&]() -> Status {
-    FLOE_TRY(check_handle(comm, "comm"));
-    Communicator& c = *comm->comm;
+  return operation(comm, [&](Communicator& c) -> Status {
     const bool in_place = send == FLOE_IN_PLACE;
     const auto to = make_blocks({"recv_counts", recv_counts, recv_offsets}, c.size(), type);
     FLOE_TRY(to.status());
@@ -139,9 +131,7 @@ floe_status_t floe_all_to_all_v(floe_comm_t* comm, const void* send, const uint6
 
 floe_status_t floe_gather(floe_comm_t* comm, const void* send, void* recv, uint64_t count, floe_type_t type,
                           uint32_t root, floe_request_t** req) {
-  return entry([&]() -> Status {
-    FLOE_TRY(check_handle(comm, "comm"));
-    Communicator& c = *comm->comm;
+  return operation(comm, [&](Communicator& c) -> Status {
     FLOE_TRY(check_count(count, type, c.size()));
     FLOE_TRY(check_root(root, c));
     const uint64_t bytes = count * type_size(type);
@@ -154,9 +144,7 @@ floe_status_t floe_gather(floe_comm_t* comm, const void* send, void* recv, uint6
 floe_status_t floe_gather_v(floe_comm_t* comm, const void* send, uint64_t send_count, void* recv,
                             const uint64_t* counts, const uint64_t* offsets, floe_type_t type, uint32_t root,
                             floe_request_t** req) {
-  return entry([&]() -> Status {
-    FLOE_TRY(check_handle(comm, "comm"));
-    Communicator& c = *comm->comm;
+  return operation(comm, [&](Communicator& c) -> Status {
     FLOE_TRY(check_root(root, c));
     if (send != FLOE_IN_PLACE) FLOE_TRY(check_count(send_count, type));
     if (c.rank() != root) {
@@ -172,9 +160,7 @@ floe_status_t floe_gather_v(floe_comm_t* comm, const void* send, uint64_t send_c
 
 floe_status_t floe_scatter(floe_comm_t* comm, const void* send, void* recv, uint64_t count, floe_type_t type,
                            uint32_t root, floe_request_t** req) {
-  return entry([&]() -> Status {
-    FLOE_TRY(check_handle(comm, "comm"));
-    Communicator& c = *comm->comm;
+  return operation(comm, [&](Communicator& c) -> Status {
     FLOE_TRY(check_count(count, type, c.size()));
     FLOE_TRY(check_root(root, c));
     const uint64_t bytes = count * type_size(type);
@@ -187,9 +173,7 @@ floe_status_t floe_scatter(floe_comm_t* comm, const void* send, void* recv, uint
 floe_status_t floe_scatter_v(floe_comm_t* comm, const void* send, const uint64_t* counts,
                              const uint64_t* offsets, void* recv, uint64_t recv_count, floe_type_t type,
                              uint32_t root, floe_request_t** req) {
-  return entry([&]() -> Status {
-    FLOE_TRY(check_handle(comm, "comm"));
-    Communicator& c = *comm->comm;
+  return operation(comm, [&](Communicator& c) -> Status {
     FLOE_TRY(check_root(root, c));
     if (recv != FLOE_IN_PLACE) FLOE_TRY(check_count(recv_count, type));
     if (c.rank() != root) {

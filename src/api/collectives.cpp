@@ -1,5 +1,6 @@
 // Collectives, point to point and the local reduction: argument checks.
-#include <algorithm>
+#include <utility>
+#include <vector>
 
 #include "api/arguments.h"
 #include "reduce/reduce.h"
@@ -7,13 +8,24 @@
 using namespace floe;
 using namespace floe::api;
 
+namespace {
+
+Status receive(Communicator& comm, void* buffer, uint64_t count, floe_type_t type,
+               std::vector<uint32_t> sources, uint64_t tag, floe_request_t** req) {
+  FLOE_TRY(check_count(count, type));
+  FLOE_TRY(check_buffer(buffer, count, "buffer"));
+  for (const uint32_t source : sources) FLOE_TRY(check_peer(source, comm, "source"));
+  return conclude(comm, comm.receive(buffer, count * type_size(type), std::move(sources), tag), req);
+}
+
+}  // namespace
+
 extern "C" {
 
 floe_status_t floe_all_reduce(floe_comm_t* comm, const void* send, void* recv, uint64_t count,
                               floe_type_t type, floe_op_t op, floe_request_t** req) {
-  return entry([&]() -> Status {
-    FLOE_TRY(check_handle(comm, "comm"));
-    const auto what = comm->comm->ops().find(op, type);
+  return operation(comm, [&](Communicator& c) -> Status {
+    const auto what = c.ops().find(op, type);
     if (!what.ok()) return what.status();
     FLOE_TRY(check_count(count, type));
     if (send == FLOE_IN_PLACE) send = recv;
@@ -21,15 +33,13 @@ floe_status_t floe_all_reduce(floe_comm_t* comm, const void* send, void* recv, u
     FLOE_TRY(check_buffer(recv, count, "recv"));
     const uint64_t bytes = count * type_size(type);
     if (send != recv) FLOE_TRY(check_overlap(send, bytes, recv, bytes));
-    return conclude(*comm->comm, comm->comm->all_reduce(send, recv, count, type, *what, !req), req);
+    return conclude(c, c.all_reduce(send, recv, count, type, *what, !req), req);
   });
 }
 
 floe_status_t floe_reduce(floe_comm_t* comm, const void* send, void* recv, uint64_t count, floe_type_t type,
                           floe_op_t op, uint32_t root, floe_request_t** req) {
-  return entry([&]() -> Status {
-    FLOE_TRY(check_handle(comm, "comm"));
-    Communicator& c = *comm->comm;
+  return operation(comm, [&](Communicator& c) -> Status {
     const auto what = c.ops().find(op, type);
     if (!what.ok()) return what.status();
     FLOE_TRY(check_count(count, type));
@@ -48,26 +58,23 @@ floe_status_t floe_reduce(floe_comm_t* comm, const void* send, void* recv, uint6
 
 floe_status_t floe_broadcast(floe_comm_t* comm, void* buffer, uint64_t count, floe_type_t type, uint32_t root,
                              floe_request_t** req) {
-  return entry([&]() -> Status {
-    FLOE_TRY(check_handle(comm, "comm"));
+  return operation(comm, [&](Communicator& c) -> Status {
     FLOE_TRY(check_count(count, type));
-    FLOE_TRY(check_root(root, *comm->comm));
+    FLOE_TRY(check_root(root, c));
     FLOE_TRY(check_buffer(buffer, count, "buffer"));
-    return conclude(*comm->comm, comm->comm->broadcast(buffer, count, type, root, !req), req);
+    return conclude(c, c.broadcast(buffer, count, type, root, !req), req);
   });
 }
 
 floe_status_t floe_all_gather(floe_comm_t* comm, const void* send, void* recv, uint64_t count,
                               floe_type_t type, floe_request_t** req) {
-  return entry([&]() -> Status {
-    FLOE_TRY(check_handle(comm, "comm"));
-    Communicator& c = *comm->comm;
+  return operation(comm, [&](Communicator& c) -> Status {
     FLOE_TRY(check_count(count, type, c.size()));
-    FLOE_TRY(check_buffer(send, count, "send"));
     FLOE_TRY(check_buffer(recv, count, "recv"));
     const uint64_t bytes = count * type_size(type);
     const void* const own = static_cast<std::byte*>(recv) + c.rank() * bytes;
     if (send == FLOE_IN_PLACE) send = own;
+    FLOE_TRY(check_buffer(send, count, "send"));
     if (send != own) FLOE_TRY(check_overlap(send, bytes, recv, c.size() * bytes));
     return conclude(c, c.all_gather(send, recv, count, type, !req), req);
   });
@@ -75,9 +82,7 @@ floe_status_t floe_all_gather(floe_comm_t* comm, const void* send, void* recv, u
 
 floe_status_t floe_reduce_scatter(floe_comm_t* comm, const void* send, void* recv, uint64_t count,
                                   floe_type_t type, floe_op_t op, floe_request_t** req) {
-  return entry([&]() -> Status {
-    FLOE_TRY(check_handle(comm, "comm"));
-    Communicator& c = *comm->comm;
+  return operation(comm, [&](Communicator& c) -> Status {
     const auto what = c.ops().find(op, type);
     if (!what.ok()) return what.status();
     FLOE_TRY(check_count(count, type, c.size()));
@@ -93,55 +98,40 @@ floe_status_t floe_reduce_scatter(floe_comm_t* comm, const void* send, void* rec
 }
 
 floe_status_t floe_barrier(floe_comm_t* comm, floe_request_t** req) {
-  return entry([&]() -> Status {
-    FLOE_TRY(check_handle(comm, "comm"));
-    return conclude(*comm->comm, comm->comm->barrier(!req), req);
-  });
+  return operation(comm, [&](Communicator& c) -> Status { return conclude(c, c.barrier(!req), req); });
 }
 
 floe_status_t floe_send(floe_comm_t* comm, const void* buffer, uint64_t count, floe_type_t type,
                         uint32_t dest, uint64_t tag, floe_request_t** req) {
-  return entry([&]() -> Status {
-    FLOE_TRY(check_handle(comm, "comm"));
-    Communicator& c = *comm->comm;
+  return operation(comm, [&](Communicator& c) -> Status {
     FLOE_TRY(check_count(count, type));
     FLOE_TRY(check_buffer(buffer, count, "buffer"));
-    if (dest >= c.size() || dest == c.rank())
-      return error(FLOE_ERR_ARGUMENT, "dest is {}: it must be another rank, less than {}", dest, c.size());
+    FLOE_TRY(check_peer(dest, c, "dest"));
     return conclude(c, c.send(buffer, count * type_size(type), dest, tag), req);
   });
 }
 
 floe_status_t floe_recv(floe_comm_t* comm, void* buffer, uint64_t count, floe_type_t type, uint32_t source,
                         uint64_t tag, floe_request_t** req) {
-  if (source != FLOE_ANY_SOURCE) return floe_recv_any(comm, buffer, count, type, &source, 1, tag, req);
-  return entry([&]() -> floe_status_t {
-    const Status handle = check_handle(comm, "comm");
-    if (!handle.ok()) return report(handle);
+  return operation(comm, [&](Communicator& c) -> Status {
+    if (source != FLOE_ANY_SOURCE) return receive(c, buffer, count, type, {source}, tag, req);
+    if (c.size() == 1)
+      return {FLOE_ERR_ARGUMENT, "source is FLOE_ANY_SOURCE: this communicator has no other rank"};
     std::vector<uint32_t> others;
-    for (uint32_t rank = 0; rank < comm->comm->size(); ++rank)
-      if (rank != comm->comm->rank()) others.push_back(rank);
-    return floe_recv_any(comm, buffer, count, type, others.data(), others.size(), tag, req);
+    for (uint32_t rank = 0; rank < c.size(); ++rank)
+      if (rank != c.rank()) others.push_back(rank);
+    return receive(c, buffer, count, type, std::move(others), tag, req);
   });
 }
 
 floe_status_t floe_recv_any(floe_comm_t* comm, void* buffer, uint64_t count, floe_type_t type,
                             const uint32_t* sources, uint64_t source_count, uint64_t tag,
                             floe_request_t** req) {
-  return entry([&]() -> Status {
-    FLOE_TRY(check_handle(comm, "comm"));
-    Communicator& c = *comm->comm;
-    FLOE_TRY(check_count(count, type));
-    FLOE_TRY(check_buffer(buffer, count, "buffer"));
-    if (!sources || source_count == 0 || source_count > c.size())
-      return error(FLOE_ERR_ARGUMENT, "{} sources are given: at least 1 and at most {} are needed",
-                   source_count, c.size());
-    std::vector<uint32_t> list(sources, sources + source_count);
-    for (const uint32_t source : list)
-      if (source >= c.size() || source == c.rank())
-        return error(FLOE_ERR_ARGUMENT, "source is {}: it must be another rank, less than {}", source,
-                     c.size());
-    return conclude(c, c.receive(buffer, count * type_size(type), std::move(list), tag), req);
+  return operation(comm, [&](Communicator& c) -> Status {
+    if (!sources) return {FLOE_ERR_ARGUMENT, "sources is NULL"};
+    if (source_count == 0 || source_count > c.size())
+      return error(FLOE_ERR_ARGUMENT, "source_count is {}: use 1 to size, {}", source_count, c.size());
+    return receive(c, buffer, count, type, {sources, sources + source_count}, tag, req);
   });
 }
 
@@ -149,13 +139,22 @@ floe_status_t floe_local_reduce(void* dst, const void* const* sources, uint32_t 
                                 floe_type_t type, floe_op_t op) {
   return entry([&]() -> Status {
     if (static_cast<int>(op) >= kPremulSum)
-      return error(FLOE_ERR_ARGUMENT, "op is {}: the local reduction takes 0 (sum) to {} ({})",
+      return error(FLOE_ERR_ARGUMENT,
+                   "op is {}: floe_local_reduce takes 0 (sum) to {} ({}), and no handle of a communicator",
                    static_cast<int>(op), kPremulSum - 1, op_name(kPremulSum - 1));
     FLOE_TRY(check_reduction(type, op));
     FLOE_TRY(check_count(count, type));
-    if (!sources || source_count == 0) return {FLOE_ERR_ARGUMENT, "no sources are given"};
+    if (!sources || source_count == 0)
+      return error(FLOE_ERR_ARGUMENT, "{}: at least one source is needed",
+                   sources ? "source_count is 0" : "sources is NULL");
     FLOE_TRY(check_buffer(dst, count, "dst"));
-    for (uint32_t i = 0; i < source_count; ++i) FLOE_TRY(check_buffer(sources[i], count, "a source"));
+    const uint64_t bytes = count * type_size(type);
+    for (uint32_t i = 0; i < source_count; ++i) {
+      if (!sources[i] && count != 0)
+        return error(FLOE_ERR_ARGUMENT, "sources[{}] is NULL and count is {}", i, count);
+      if (sources[i] != dst && overlap(sources[i], bytes, dst, bytes))
+        return error(FLOE_ERR_ARGUMENT, "dst and sources[{}] overlap, and are not the same", i);
+    }
     if (count == 0) return {};
     void* const destinations[] = {dst};
     reduce(destinations, {sources, source_count}, count, type, op, source_count);

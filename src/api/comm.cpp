@@ -38,12 +38,16 @@ Result<WireUpConfig> read_config(const floe_comm_config_t* config, const Setting
   return result;
 }
 
-Status create(floe_context_t* context, const WireUpConfig& config, Store* store, floe_comm_t** comm) {
+Status check_rank(uint32_t rank, uint32_t size) {
   constexpr uint32_t kMaxRanks = 1 << 16;
-  if (config.size == 0 || config.size > kMaxRanks)
-    return error(FLOE_ERR_ARGUMENT, "size is {}: use 1 to {}", config.size, kMaxRanks);
-  if (config.rank >= config.size)
-    return error(FLOE_ERR_ARGUMENT, "rank is {}: it must be less than size, {}", config.rank, config.size);
+  if (size == 0 || size > kMaxRanks)
+    return error(FLOE_ERR_ARGUMENT, "size is {}: use 1 to {}", size, kMaxRanks);
+  if (rank >= size) return error(FLOE_ERR_ARGUMENT, "rank is {}: it must be less than size, {}", rank, size);
+  return {};
+}
+
+Status create(floe_context_t* context, const WireUpConfig& config, Store* store, floe_comm_t** comm) {
+  FLOE_TRY(check_rank(config.rank, config.size));
   auto made = Communicator::create(context->engine, config, store);
   if (!made.ok()) return made.status();
   *comm = new floe_comm{std::move(*made)};
@@ -63,6 +67,9 @@ floe_status_t floe_comm_create(floe_context_t* context, const floe_comm_config_t
     if (!wire_up.ok()) return wire_up.status();
     wire_up->rank = config->rank;
     wire_up->size = config->size;
+    FLOE_TRY(check_rank(config->rank, config->size));
+    if (config->size != 1 && !store)
+      return error(FLOE_ERR_ARGUMENT, "store is NULL: {} ranks find each other through one", config->size);
     if (config->size == 1) return create(context, *wire_up, nullptr, comm);
     auto callers = CallerStore::create(store);
     if (!callers.ok()) return callers.status();
@@ -119,12 +126,11 @@ floe_status_t floe_comm_abort(floe_comm_t* comm) {
 }
 
 floe_status_t floe_comm_split(floe_comm_t* comm, int32_t color, int32_t key, floe_comm_t** new_comm) {
-  return entry([&]() -> Status {
-    FLOE_TRY(check_handle(comm, "comm"));
+  return operation(comm, [&](Communicator& c) -> Status {
     if (!new_comm) return {FLOE_ERR_ARGUMENT, "new_comm is NULL"};
     if (color < 0 && color != FLOE_UNDEFINED)
       return error(FLOE_ERR_ARGUMENT, "color is {}: use 0 or more, or FLOE_UNDEFINED", color);
-    auto made = comm->comm->split(color, key);
+    auto made = c.split(color, key);
     if (!made.ok()) return made.status();
     *new_comm = *made ? new floe_comm{std::move(*made)} : nullptr;
     return {};
@@ -145,7 +151,7 @@ floe_status_t floe_comm_shrink(floe_comm_t* comm, floe_comm_t** new_comm) {
 floe_status_t floe_comm_set_timeout(floe_comm_t* comm, uint64_t timeout_ms) {
   return entry([&]() -> Status {
     FLOE_TRY(check_handle(comm, "comm"));
-    if (timeout_ms == 0) return {FLOE_ERR_ARGUMENT, "timeout_ms is 0"};
+    if (timeout_ms == 0) return {FLOE_ERR_ARGUMENT, "timeout_ms is 0: use 1 or more"};
     comm->comm->set_timeout(timeout_ms);
     return {};
   });

@@ -38,7 +38,7 @@ floe_status_t floe_context_destroy(floe_context_t* context) {
       left = context->engine->groups();
     }
     if (left != 0)
-      return error(FLOE_ERR_ARGUMENT, "{} communicators of this context are not destroyed", left);
+      return error(FLOE_ERR_ARGUMENT, "the context has communicators that are not destroyed: {}", left);
     context->engine->stop();
     delete context;
     return {};

@@ -34,8 +34,10 @@ std::string Footprint::Piece::text() const {
 
 void Footprint::add(Piece piece, const void* base, const Block& block) {
   if (block.bytes == 0) return;
-  if (!base && null_.ok())
-    null_ = error(FLOE_ERR_ARGUMENT, "{} is NULL and {} is not empty", piece.buffer, piece.text());
+  if (!base && problem_.ok())
+    problem_ = error(FLOE_ERR_ARGUMENT, "{} is NULL, and {} has {} bytes", piece.buffer,
+                     piece.rank == kNone ? "it" : fmt::format("its block {}", piece.rank), block.bytes);
+  if (base == FLOE_IN_PLACE && problem_.ok()) problem_ = no_in_place(piece.buffer);
   piece.begin = reinterpret_cast<uintptr_t>(base) + block.offset;
   piece.end = piece.begin + block.bytes;
   pieces_.push_back(piece);
@@ -51,7 +53,7 @@ void Footprint::writes(std::string_view buffer, const void* base, const Blocks& 
 }
 
 Status Footprint::check() {
-  FLOE_TRY(null_);
+  FLOE_TRY(problem_);
   std::sort(pieces_.begin(), pieces_.end(), [](const Piece& a, const Piece& b) { return a.begin < b.begin; });
   // Of the pieces so far, those that reach furthest.
   const Piece* furthest = nullptr;

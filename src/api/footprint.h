@@ -36,7 +36,7 @@ class Footprint {
   void reads(std::string_view buffer, const void* base, const Blocks& blocks, uint32_t skip = kNone);
   void writes(std::string_view buffer, const void* base, const Blocks& blocks);
 
-  // No buffer is NULL, and what is written is neither read nor written by anything else.
+  // No buffer is NULL or FLOE_IN_PLACE, and what is written is neither read nor written by anything else.
   Status check();
 
  private:
@@ -51,7 +51,7 @@ class Footprint {
   void add(Piece piece, const void* base, const Block& block);
 
   std::vector<Piece> pieces_;
-  Status null_;
+  Status problem_;  // of a buffer
 };
 
 }  // namespace floe::api

@@ -1,4 +1,5 @@
 // Wrong arguments: found before anything is sent, said in words, and the communicator goes on.
+#include <array>
 #include <string>
 
 #include "refusals.h"
@@ -111,6 +112,35 @@ TEST(Arguments, RanksThatDoNotExist) {
   });
 }
 
+// Where a form in place does not exist, or is said otherwise.
+TEST(Arguments, InPlaceElsewhere) {
+  refuse([](Rank& r, float* data) {
+    const auto bad = FLOE_ERR_ARGUMENT;
+    void* const in_place = const_cast<void*>(FLOE_IN_PLACE);
+    const uint64_t one[] = {1, 1};
+    const auto type = FLOE_FLOAT32;
+    const uint32_t other = 1 - r.rank;
+    const char* const words = "FLOE_IN_PLACE";
+    expect_refused(bad, floe_all_reduce(r.comm, data, in_place, 1, type, FLOE_SUM, nullptr), words);
+    expect_refused(bad, floe_all_reduce(r.comm, in_place, in_place, 1, type, FLOE_SUM, nullptr), words);
+    expect_refused(bad, floe_reduce(r.comm, data, in_place, 1, type, FLOE_SUM, r.rank, nullptr), words);
+    expect_refused(bad, floe_reduce(r.comm, in_place, data, 1, type, FLOE_SUM, other, nullptr), words);
+    expect_refused(bad, floe_broadcast(r.comm, in_place, 1, type, 0, nullptr), words);
+    expect_refused(bad, floe_all_gather(r.comm, data, in_place, 1, type, nullptr), words);
+    expect_refused(bad, floe_reduce_scatter(r.comm, data, in_place, 1, type, FLOE_SUM, nullptr), words);
+    expect_refused(bad, floe_all_to_all(r.comm, data, in_place, 1, type, nullptr), words);
+    expect_refused(bad, floe_gather(r.comm, data, in_place, 1, type, r.rank, nullptr), words);
+    expect_refused(bad, floe_scatter(r.comm, in_place, data, 1, type, r.rank, nullptr), words);
+    expect_refused(bad, floe_all_gather_v(r.comm, data, in_place, one, nullptr, type, nullptr), words);
+    expect_refused(bad, floe_reduce_scatter_v(r.comm, data, in_place, one, nullptr, type, FLOE_SUM, nullptr),
+                   words);
+    expect_refused(bad, floe_all_to_all_v(r.comm, data, one, nullptr, in_place, one, nullptr, type, nullptr),
+                   words);
+    expect_refused(bad, floe_send(r.comm, in_place, 1, type, other, 0, nullptr), words);
+    expect_refused(bad, floe_recv(r.comm, in_place, 1, type, other, 0, nullptr), words);
+  });
+}
+
 TEST(Arguments, BuffersThatOverlap) {
   refuse([](Rank& r, float* data) {
     const auto bad = FLOE_ERR_ARGUMENT;
@@ -119,6 +149,23 @@ TEST(Arguments, BuffersThatOverlap) {
     expect_refused(bad, floe_all_gather(r.comm, data + 8 * (1 - r.rank), data, 8, FLOE_FLOAT32, nullptr),
                    "overlap");
   });
+}
+
+TEST(Arguments, OfALocalReduction) {
+  std::array<float, 12> data{};
+  const auto bad = FLOE_ERR_ARGUMENT;
+  const auto reduce = [&](float* dst, const float* first, const float* second, uint32_t sources) {
+    const void* const list[] = {first, second};
+    return floe_local_reduce(dst, list, sources, 4, FLOE_FLOAT32, FLOE_SUM);
+  };
+  expect_refused(bad, floe_local_reduce(&data, nullptr, 2, 4, FLOE_FLOAT32, FLOE_SUM), "sources is NULL");
+  expect_refused(bad, reduce(&data[0], &data[4], &data[8], 0), "source_count is 0");
+  expect_refused(bad, reduce(&data[0], &data[4], nullptr, 2), "sources[1] is NULL");
+  expect_refused(bad, reduce(nullptr, &data[4], &data[8], 2), "dst is NULL");
+  expect_refused(bad, reduce(&data[1], &data[4], &data[8], 2), "dst and sources[0] overlap");
+  expect_refused(bad, reduce(&data[5], &data[0], &data[8], 2), "dst and sources[1] overlap");
+  EXPECT_FLOE_OK(reduce(&data[4], &data[4], &data[8], 2));
+  EXPECT_FLOE_OK(reduce(&data[0], &data[4], &data[4], 2));
 }
 
 TEST(Arguments, NullHandles) {

@@ -104,6 +104,9 @@ TEST(Lifecycle, CreationRefusesWhatCannotBe) {
   EXPECT_EQ(FLOE_ERR_ARGUMENT, create(2, 2, nullptr, &store));
   EXPECT_EQ(FLOE_ERR_ARGUMENT, create(0, 0, nullptr, &store));
   EXPECT_EQ(FLOE_ERR_ARGUMENT, create(0, 2, nullptr, nullptr)) << "two ranks without a store";
+  EXPECT_NE(nullptr, std::strstr(floe_last_error(), "2 ranks")) << floe_last_error();
+  EXPECT_EQ(FLOE_ERR_ARGUMENT, create(3, 2, nullptr, nullptr)) << "what is wrong first";
+  EXPECT_NE(nullptr, std::strstr(floe_last_error(), "rank is 3")) << floe_last_error();
   EXPECT_EQ(FLOE_ERR_ARGUMENT, create(0, 2, std::string(64, 'x').c_str(), &store));
   EXPECT_EQ(FLOE_ERR_ARGUMENT, create(0, 2, "new\nline", &store));
   floe_store_t incomplete = store;

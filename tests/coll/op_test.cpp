@@ -119,8 +119,8 @@ TEST(PremulSum, MisusedHandlesAreRefusedAndHarmless) {
     EXPECT_FLOE_OK(floe_comm_destroy(other));
 
     const void* const sources[] = {data, data + 4};
-    expect_refused(floe_local_reduce(data, sources, 2, 1, FLOE_FLOAT32, op), "local reduction");
-    expect_refused(floe_local_reduce(data, sources, 2, 1, FLOE_FLOAT32, kPremulSum), "local reduction");
+    expect_refused(floe_local_reduce(data, sources, 2, 1, FLOE_FLOAT32, op), "no handle");
+    expect_refused(floe_local_reduce(data, sources, 2, 1, FLOE_FLOAT32, kPremulSum), "no handle");
     floe_op_t made = FLOE_SUM;
     expect_refused(floe_op_create_premul_sum(r.comm, nullptr, FLOE_FLOAT32, &made), "scalar is NULL");
     expect_refused(floe_op_create_premul_sum(r.comm, data, FLOE_FLOAT32, nullptr), "op is NULL");

@@ -339,12 +339,14 @@ typedef struct floe_comm_statistics {
   uint64_t collective_bytes; /* count * size of the type: this rank's part, not what travelled */
   uint64_t sends;            /* started */
   uint64_t sent_bytes;
-  uint64_t receives; /* started */
-  uint64_t refused;  /* calls since it has failed */
+  uint64_t receives;  /* started */
+  uint64_t refused;   /* not started, as it had failed already; not counted above */
+  uint64_t completed; /* collectives, sends and receives that ended well ... */
+  uint64_t failed;    /* ... and with an error; the others are under way */
 } floe_comm_statistics_t;
 
 #define FLOE_COMM_STATISTICS_INIT \
-  { (uint32_t)sizeof(floe_comm_statistics_t), 0, 0, 0, 0, 0, 0, 0 }
+  { (uint32_t)sizeof(floe_comm_statistics_t), 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 
 /* What this rank has done on the communicator. Returns FLOE_OK, FLOE_ERR_ARGUMENT, FLOE_ERR_FORKED. */
 FLOE_API floe_status_t floe_comm_statistics(const floe_comm_t *comm, floe_comm_statistics_t *info);

@@ -89,6 +89,8 @@ floe_status_t floe_comm_statistics(const floe_comm_t* comm, floe_comm_statistics
     info->sent_bytes = s.sent_bytes;
     info->receives = s.receives;
     info->refused = s.refused;
+    info->completed = s.completed;
+    info->failed = s.failed;
     return {};
   });
 }

@@ -1,6 +1,7 @@
 // What a program can ask floe about itself and the machine.
 #include <unistd.h>
 
+#include <barrier>
 #include <cstdlib>
 #include <cstring>
 #include <map>
@@ -74,7 +75,8 @@ TEST(Queries, OfSettingsSayWhereTheyComeFrom) {
 }
 
 TEST(Queries, OfACommunicatorsStatistics) {
-  run_ranks(2, [](Rank& r) {
+  std::barrier together(2);
+  run_ranks(2, [&](Rank& r) {
     floe_comm_statistics_t before = FLOE_COMM_STATISTICS_INIT, after = FLOE_COMM_STATISTICS_INIT;
     ASSERT_FLOE_OK(floe_comm_statistics(r.comm, &before));
     std::vector<double> data(100);
@@ -93,13 +95,26 @@ TEST(Queries, OfACommunicatorsStatistics) {
     EXPECT_EQ(r.rank == 0 ? 80u : 0u, after.sent_bytes);
     EXPECT_EQ(r.rank == 1 ? 1u : 0u, after.receives);
     EXPECT_EQ(static_cast<uint32_t>(FLOE_OK), after.status);
+    EXPECT_EQ(4u, after.completed - before.completed);
+    EXPECT_EQ(0u, after.failed);
 
-    ASSERT_FLOE_OK(floe_barrier(r.comm, nullptr));  // an abort would end the other's receive
+    Request receives[2];
+    for (Request& receive : receives)
+      EXPECT_FLOE_OK(floe_recv(r.comm, data.data(), 1, FLOE_FLOAT64, 1 - r.rank, 7, receive.out()));
+    before = after;
+    EXPECT_FLOE_OK(floe_comm_statistics(r.comm, &after));
+    EXPECT_EQ(2u, after.receives - before.receives);
+    EXPECT_EQ(before.completed, after.completed) << "they are under way";
+    EXPECT_EQ(0u, after.failed);
+
+    together.arrive_and_wait();  // an abort ends what the other has under way
     ASSERT_FLOE_OK(floe_comm_abort(r.comm));
     EXPECT_EQ(FLOE_ERR_ABORTED, floe_barrier(r.comm, nullptr));
     ASSERT_FLOE_OK(floe_comm_statistics(r.comm, &after));
     EXPECT_EQ(static_cast<uint32_t>(FLOE_ERR_ABORTED), after.status);
     EXPECT_EQ(1u, after.refused);
+    EXPECT_EQ(2u, after.failed);
+    EXPECT_EQ(after.collectives + after.sends + after.receives, after.completed + after.failed);
   });
 }
 

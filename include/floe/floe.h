@@ -12,9 +12,12 @@
  *   - Structs start with `struct_size`; initialise them with their _INIT macro.
  *   - Collectives on one communicator are called by all its ranks in the same order. Point-to-point
  *     operations are never ordered behind collectives.
- *   - An argument error is found before anything is sent and leaves the communicator usable. Every
- *     other error of an operation leaves the communicator aborted: destroy it.
+ *   - FLOE_ERR_ARGUMENT and FLOE_ERR_UNSUPPORTED are found before anything is sent and leave the communicator
+ *     usable. Every other error of an operation leaves it aborted: shrink or destroy it.
+ *   - Besides what a comment lists, a call returns FLOE_ERR_SYSTEM when memory runs out, FLOE_ERR_INTERNAL
+ *     when floe has a defect.
  *   - Every operation has the communicator's deadline. No call waits for ever.
+ *   - A handle is destroyed or freed by one thread while no other is in a call with it.
  *   - A handle used in a forked child answers FLOE_ERR_FORKED.
  */
 #ifndef FLOE_FLOE_H
@@ -50,7 +53,7 @@ typedef enum floe_status {
   FLOE_ERR_TIMEOUT = 5,     /* the communicator's deadline passed; it is aborted */
   FLOE_ERR_PEER = 6,        /* a rank died or left */
   FLOE_ERR_MISMATCH = 7,    /* ranks disagree: on a collective's arguments, versions or settings */
-  FLOE_ERR_ABORTED = 8,     /* floe_comm_abort was called, here or on another rank */
+  FLOE_ERR_ABORTED = 8,     /* floe_comm_abort, here or on another rank; floe_comm_destroy here */
   FLOE_ERR_TRUNCATED = 9,   /* a message is longer than the buffer posted for it */
   FLOE_ERR_FORKED = 10,     /* the handle belongs to the parent process */
   FLOE_ERR_SYSTEM = 11,     /* the operating system refused something: memory, descriptors, ... */
@@ -121,7 +124,7 @@ FLOE_API uint32_t floe_version(void);
 FLOE_API const char *floe_status_string(floe_status_t status);
 
 /* What went wrong in this thread's last failed call, in words. Owned by floe, valid until the thread's
- * next failing call; never NULL. */
+ * next call that does not return FLOE_OK; never NULL. */
 FLOE_API const char *floe_last_error(void);
 
 /* ---- Context ------------------------------------------------------------------------------ */
@@ -141,7 +144,8 @@ typedef struct floe_context_config {
 FLOE_API floe_status_t floe_context_create(const floe_context_config_t *config, floe_context_t **context);
 
 /* Stops the context's threads and frees it with the memory of floe_mem_alloc. Its communicators must have
- * been destroyed. Returns FLOE_OK, FLOE_ERR_ARGUMENT (NULL, or communicators are left), FLOE_ERR_FORKED. */
+ * been destroyed; requests may be left, to be freed later. Blocking: no.
+ * Returns FLOE_OK, FLOE_ERR_ARGUMENT (NULL, or communicators are left), FLOE_ERR_FORKED. */
 FLOE_API floe_status_t floe_context_destroy(floe_context_t *context);
 
 /* ---- Communicators ------------------------------------------------------------------------ */
@@ -170,9 +174,9 @@ typedef struct floe_store {
 typedef struct floe_comm_config {
   uint32_t struct_size;
   uint32_t rank;       /* 0 <= rank < size; floe_comm_create_from_env ignores rank and size */
-  uint32_t size;       /* 1 or more */
+  uint32_t size;       /* 1 to 65,536 */
   uint32_t reserved;   /* 0 */
-  const char *name;    /* for messages and store keys, at most 63 printable characters; NULL: "world" */
+  const char *name;    /* for messages and store keys: 1 to 63 printable ASCII, no space; NULL: "world" */
   uint64_t timeout_ms; /* deadline of creation and of each operation; 0: FLOE_TIMEOUT_MS's value */
 } floe_comm_config_t;
 
@@ -184,7 +188,8 @@ typedef struct floe_comm_config {
  * connected, at most the timeout. The strings and the store are not kept.
  * Threads: any; creations on one context may overlap when their names or stores differ.
  * Returns FLOE_OK, FLOE_ERR_ARGUMENT, FLOE_ERR_STORE (names the ranks that did not arrive),
- * FLOE_ERR_MISMATCH, FLOE_ERR_PEER, FLOE_ERR_TIMEOUT, FLOE_ERR_TRANSPORT, FLOE_ERR_SYSTEM,
+ * FLOE_ERR_MISMATCH, FLOE_ERR_PEER, FLOE_ERR_TIMEOUT, FLOE_ERR_ABORTED (another rank gave up),
+ * FLOE_ERR_ENVIRONMENT (no such FLOE_PROVIDER or FLOE_IFNAME), FLOE_ERR_TRANSPORT, FLOE_ERR_SYSTEM,
  * FLOE_ERR_FORKED. */
 FLOE_API floe_status_t floe_comm_create(floe_context_t *context, const floe_comm_config_t *config,
                                         const floe_store_t *store, floe_comm_t **comm);
@@ -194,21 +199,23 @@ FLOE_API floe_status_t floe_comm_create(floe_context_t *context, const floe_comm
  * (SLURM_PROCID, SLURM_NTASKS), and with a TCP store that rank 0 serves at MASTER_ADDR:MASTER_PORT while
  * the call lasts (one port higher under torchrun, whose own store has that port). MASTER_ADDR may be
  * missing when all ranks are on this host. `config` may be NULL.
- * Returns as floe_comm_create, or FLOE_ERR_ENVIRONMENT. */
+ * Returns as floe_comm_create, or FLOE_ERR_ENVIRONMENT (names the variable that is missing or wrong). */
 FLOE_API floe_status_t floe_comm_create_from_env(floe_context_t *context, const floe_comm_config_t *config,
                                                  floe_comm_t **comm);
 
 /* Frees the communicator. Not collective. Operations under way end with FLOE_ERR_ABORTED; their requests
- * stay valid until freed. Peers that still wait for this rank get FLOE_ERR_PEER: "rank 2 left".
+ * stay valid until freed, and other threads may be waiting for them. Peers that still wait for this rank get
+ * FLOE_ERR_PEER: "rank 2 left". Blocking: no; at most 2 s if ranks of other hosts have not received all.
  * Returns FLOE_OK, FLOE_ERR_ARGUMENT, FLOE_ERR_FORKED. */
 FLOE_API floe_status_t floe_comm_destroy(floe_comm_t *comm);
 
 /* Ends every operation of the communicator, on all ranks, with FLOE_ERR_ABORTED; every later operation
  * gets the same. After it has returned floe touches no buffer of the caller's any more.
- * Threads: any, also while others wait. Returns FLOE_OK, FLOE_ERR_ARGUMENT, FLOE_ERR_FORKED. */
+ * Threads: any, also while others wait. Blocking: no. Returns FLOE_OK, FLOE_ERR_ARGUMENT, FLOE_ERR_FORKED. */
 FLOE_API floe_status_t floe_comm_abort(floe_comm_t *comm);
 
-/* Sets the deadline of operations that start from now on; 0 is an argument error. */
+/* Sets the deadline of operations that start from now on; 0 is an argument error. Not collective.
+ * Threads: any. Blocking: no. Returns FLOE_OK, FLOE_ERR_ARGUMENT, FLOE_ERR_FORKED. */
 FLOE_API floe_status_t floe_comm_set_timeout(floe_comm_t *comm, uint64_t timeout_ms);
 
 /* For `color` of floe_comm_split: this rank gets no communicator. */
@@ -248,7 +255,8 @@ typedef struct floe_comm_info {
 #define FLOE_COMM_INFO_INIT \
   { (uint32_t)sizeof(floe_comm_info_t), 0, 0, 0, 0, 0, 0 }
 
-/* Describes the communicator. Fills at most info->struct_size bytes. Never blocks. */
+/* Describes the communicator. Fills at most info->struct_size bytes. Threads: any. Blocking: no.
+ * Returns FLOE_OK, FLOE_ERR_ARGUMENT, FLOE_ERR_FORKED. */
 FLOE_API floe_status_t floe_comm_info(const floe_comm_t *comm, floe_comm_info_t *info);
 
 /* ---- Memory -------------------------------------------------------------------------------
@@ -364,12 +372,14 @@ FLOE_API floe_status_t floe_set_log_callback(void (*fn)(void *user, uint32_t lev
  *   send   read until the operation completes; may not overlap recv but in the in-place form given
  *   recv   written until the operation completes
  *   count  elements; the same on all ranks; 0 is allowed, buffers may then be NULL
- *   req    non-NULL: the call returns at once, and *req is waited for or tested and then freed;
- *          NULL: returns when done, at most the communicator's timeout later
+ *   req    non-NULL: the call returns at once, and *req, set if it returns FLOE_OK, is waited for or tested
+ *          and then freed; NULL: returns when done, at most the communicator's timeout later
  * Threads: any; calls on one communicator are serialised, in an order the callers must agree on.
  * Return FLOE_OK, FLOE_ERR_ARGUMENT or FLOE_ERR_UNSUPPORTED (nothing was sent), FLOE_ERR_MISMATCH,
  * FLOE_ERR_PEER, FLOE_ERR_TIMEOUT, FLOE_ERR_ABORTED, FLOE_ERR_TRANSPORT, FLOE_ERR_FORKED; an error after
- * the start of an asynchronous operation is what floe_wait or floe_test returns.
+ * the start of an asynchronous operation is what floe_wait or floe_test returns. Ranks that call different
+ * collectives, or with different arguments, all get FLOE_ERR_MISMATCH, from this call or their next one. Two
+ * calls of the same kind, type and sizes that ranks make in different order can't be told apart.
  * Numbers: 16- and 8-bit floats are combined in a float32 accumulator over all ranks in rank order and
  * rounded once, to nearest even; all ranks get the same bits, in every run. Beyond the largest number
  * float8 rounds as PyTorch converts: E4M3 to the largest, 448, and E5M2 to infinity. */
@@ -409,7 +419,7 @@ FLOE_API floe_status_t floe_barrier(floe_comm_t *comm, floe_request_t **req);
  *           ranks pass such a handle, each its own; floe_local_reduce takes none.
  * The handle lives until floe_op_destroy or the communicator's end.
  * Not collective. Threads: any. Blocking: no.
- * Returns FLOE_OK, FLOE_ERR_ARGUMENT, FLOE_ERR_UNSUPPORTED (not a floating-point type), FLOE_ERR_FORKED. */
+ * Returns FLOE_OK, FLOE_ERR_ARGUMENT, FLOE_ERR_UNSUPPORTED (not floating-point), FLOE_ERR_FORKED. */
 FLOE_API floe_status_t floe_op_create_premul_sum(floe_comm_t *comm, const void *scalar, floe_type_t type,
                                                  floe_op_t *op);
 
@@ -485,20 +495,22 @@ FLOE_API floe_status_t floe_scatter_v(floe_comm_t *comm, const void *send, const
                                       floe_type_t type, uint32_t root, floe_request_t **req);
 
 /* ---- Point to point -----------------------------------------------------------------------
- * A message from one rank to another carries a 64-bit tag. Messages of one sender, receiver and tag are
- * received in the order sent. `req` as for collectives. */
+ * A message from one rank to another carries a 64-bit tag, any number. Messages of one sender, receiver and
+ * tag are received in the order sent. Types give sizes only: a message is bytes. `req`, threads and statuses
+ * as for collectives. */
 
 /* Sends `count` elements. Completes when `buffer` may be reused, which may be before the message is
  * received. `dest` may not be this rank. */
 FLOE_API floe_status_t floe_send(floe_comm_t *comm, const void *buffer, uint64_t count, floe_type_t type,
                                  uint32_t dest, uint64_t tag, floe_request_t **req);
 
-/* Receives a message with `tag` from rank `source`, or from any (FLOE_ANY_SOURCE), of at most `count`
- * elements. A longer message is FLOE_ERR_TRUNCATED. */
+/* Receives a message with `tag` from rank `source`, not this one, or from any (FLOE_ANY_SOURCE), of at most
+ * `count` elements; floe_request_info says who sent how much. A longer message is FLOE_ERR_TRUNCATED, on all
+ * ranks. */
 FLOE_API floe_status_t floe_recv(floe_comm_t *comm, void *buffer, uint64_t count, floe_type_t type,
                                  uint32_t source, uint64_t tag, floe_request_t **req);
 
-/* The same from any of `source_count` ranks listed in `sources`, which is not kept. */
+/* The same from any of `source_count` ranks (1 to size) listed in `sources`, which is not kept. */
 FLOE_API floe_status_t floe_recv_any(floe_comm_t *comm, void *buffer, uint64_t count, floe_type_t type,
                                      const uint32_t *sources, uint64_t source_count, uint64_t tag,
                                      floe_request_t **req);
@@ -506,18 +518,19 @@ FLOE_API floe_status_t floe_recv_any(floe_comm_t *comm, void *buffer, uint64_t c
 /* ---- Requests ----------------------------------------------------------------------------- */
 
 /* Progresses the context, and returns the operation's status if it is complete, else FLOE_IN_PROGRESS.
- * Threads: any, several may test or wait for one request. */
+ * Threads: any, several may test or wait for one request. Blocking: no. Also FLOE_ERR_ARGUMENT (NULL),
+ * FLOE_ERR_FORKED. */
 FLOE_API floe_status_t floe_test(floe_request_t *req);
 
 /* Waits up to timeout_ms while progressing the whole context on this thread. Returns the operation's
  * status, or FLOE_IN_PROGRESS when the time is up: the operation then goes on and the request stays valid.
- * FLOE_NO_TIMEOUT waits for the operation's own deadline. */
+ * FLOE_NO_TIMEOUT waits for the operation's own deadline. Threads and other statuses as for floe_test. */
 FLOE_API floe_status_t floe_wait(floe_request_t *req, uint64_t timeout_ms);
 
 /* Calls `fn(user, status, message)` once when the operation has completed: on the thread that completes it,
  * or on this one if it has already. `message` is floe_last_error()'s text and valid only during the call.
  * fn must not block and must not call floe, except floe_request_free. At most one per request, else
- * FLOE_ERR_ARGUMENT. */
+ * FLOE_ERR_ARGUMENT. Threads: any. Blocking: no. Returns FLOE_OK, FLOE_ERR_ARGUMENT, FLOE_ERR_FORKED. */
 FLOE_API floe_status_t floe_request_on_complete(
     floe_request_t *req, void (*fn)(void *user, floe_status_t status, const char *message), void *user);
 
@@ -530,7 +543,8 @@ typedef struct floe_request_info {
 #define FLOE_REQUEST_INFO_INIT \
   { (uint32_t)sizeof(floe_request_info_t), 0, 0 }
 
-/* Describes a completed request; FLOE_ERR_ARGUMENT if it is not complete. */
+/* Describes a completed request. Threads: any. Blocking: no. Returns FLOE_OK, FLOE_ERR_ARGUMENT (also if it
+ * is not complete), FLOE_ERR_FORKED. */
 FLOE_API floe_status_t floe_request_info(const floe_request_t *req, floe_request_info_t *info);
 
 /* Frees the handle. The operation, if it is not complete, goes on: its buffers stay in use. NULL is
@@ -540,8 +554,9 @@ FLOE_API floe_status_t floe_request_free(floe_request_t *req);
 /* ---- Local reduction ---------------------------------------------------------------------- */
 
 /* dst[i] = sources[0][i] op sources[1][i] op ... for `count` elements: the kernel that the collectives use
- * (see "Numbers" above), on this thread. dst may be one of the sources, and may not overlap them otherwise.
- * Returns FLOE_OK, FLOE_ERR_ARGUMENT, FLOE_ERR_UNSUPPORTED. */
+ * (see "Numbers" above), on this thread. FLOE_AVG divides by source_count (1 or more); no handle of
+ * floe_op_create_premul_sum is taken. dst may be one of the sources, and may not overlap them otherwise.
+ * Threads: any. Returns FLOE_OK, FLOE_ERR_ARGUMENT, FLOE_ERR_UNSUPPORTED. */
 FLOE_API floe_status_t floe_local_reduce(void *dst, const void *const *sources, uint32_t source_count,
                                          uint64_t count, floe_type_t type, floe_op_t op);
 

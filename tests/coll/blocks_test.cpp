@@ -96,6 +96,21 @@ TEST(ManyRanks, SixteenExchangeBlocks) {
   });
 }
 
+void small_blocks(Rank& r) {
+  uint64_t seed = 1;
+  for (const auto collective : all_block_collectives())
+    for (const uint64_t largest : {1, 70}) {
+      const auto root = static_cast<uint32_t>(seed * 5 % r.size);
+      BlockExercise(r, {collective, FLOE_BFLOAT16, FLOE_SUM, largest, root, seed % 2 == 0, seed % 3 == 0},
+                    seed)
+          .run();
+      ++seed;
+    }
+}
+
+TEST(ManyRanks, ThirtyThreeExchangeBlocks) { run_ranks(33, small_blocks); }
+TEST(ManyRanks, SixtyFourExchangeBlocks) { run_ranks(64, small_blocks); }
+
 // All ranks' arrays may go as soon as the call has returned.
 TEST(BlockArrays, AreNotKept) {
   run_ranks(3, [](Rank& r) {

@@ -1,5 +1,6 @@
 // Every collective against the oracle: types, operations, sizes, buffers, rank counts.
 #include <atomic>
+#include <utility>
 
 #include "exercise.h"
 
@@ -120,6 +121,23 @@ TEST(ManyRanks, SixteenOnFewCores) {
             ++seed;
   });
 }
+
+// Counts around the number of ranks leave some of them without a part.
+void small_ones(Rank& r) {
+  uint64_t seed = 1;
+  for (const auto collective : all_collectives())
+    for (const uint64_t count : {uint64_t{1}, uint64_t{r.size + 1}, uint64_t{300}})
+      for (const auto& [type, op] : {std::pair(FLOE_FLOAT32, FLOE_SUM), std::pair(FLOE_BFLOAT16, kPremulSum),
+                                     std::pair(FLOE_INT8, FLOE_MAX)}) {
+        const auto root = static_cast<uint32_t>(seed * 5 % r.size);
+        const floe_op_t used = reduces(collective) ? op : FLOE_SUM;
+        Exercise(r, {collective, type, used, count, root, seed % 2 == 0, seed % 3}, seed).run();
+        ++seed;
+      }
+}
+
+TEST(ManyRanks, ThirtyThreeOnFewCores) { run_ranks(33, small_ones); }
+TEST(ManyRanks, SixtyFourOnFewCores) { run_ranks(64, small_ones); }
 
 TEST(Communicators, OfOneContextDoNotMix) {
   MemoryStore store;

@@ -2,9 +2,13 @@
 // how operations follow each other shows, and shows again with that seed.
 #include <algorithm>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <random>
+#include <string>
+#include <vector>
 
+#include "block_exercise.h"
 #include "exercise.h"
 
 namespace floe::test {
@@ -86,6 +90,103 @@ void sequence(Rank& r, uint64_t seed) {
 TEST_P(Mixed, SequencesOfCalls) {
   const uint64_t seed = GetParam();
   run_ranks(2 + seed % 4, [&](Rank& r) { sequence(r, seed); }, {.workers = static_cast<int32_t>(seed % 2)});
+}
+
+// Something under way on one of several communicators: of whichever kind, with its check.
+struct Started {
+  Request request;
+  std::function<testing::AssertionResult()> check;
+};
+
+template <class Call>
+Started started(std::shared_ptr<Call> call, const std::string& what) {
+  Started result;
+  EXPECT_FLOE_OK(call->start(result.request.out())) << what;
+  result.check = [call = std::move(call)] { return call->check(); };
+  return result;
+}
+
+BlockShape any_block_shape(std::mt19937_64& random, uint32_t size) {
+  BlockShape shape;
+  shape.collective = all_block_collectives()[random() % all_block_collectives().size()];
+  shape.type = all_types()[random() % all_types().size()];
+  if (!supported(shape.type, shape.op)) shape.op = FLOE_MAX;
+  shape.largest = any_count(random) / 8;
+  shape.root = static_cast<uint32_t>(random() % size);
+  shape.in_place = random() % 2;
+  shape.gaps = random() % 2;
+  return shape;
+}
+
+// The next call on a communicator, the same on all its ranks.
+Started next_call(const Rank& r, std::mt19937_64& common) {
+  const bool blocks = common() % 2;
+  const uint64_t seed = common();
+  if (blocks) {
+    const BlockShape shape = any_block_shape(common, r.size);
+    return started(std::make_shared<BlockExercise>(r, shape, seed % 100'000), shape.text());
+  }
+  const Shape shape = any_shape(common, r.size);
+  return started(std::make_shared<Exercise>(r, shape, seed % 100'000), shape.text());
+}
+
+// A number from this rank to the next one.
+Started send_next(const Rank& r, uint64_t number) {
+  Started result;
+  auto data = std::make_shared<uint64_t>(number * 100 + r.rank);
+  EXPECT_FLOE_OK(
+      floe_send(r.comm, data.get(), 1, FLOE_UINT64, (r.rank + 1) % r.size, number, result.request.out()));
+  result.check = [data] { return testing::AssertionSuccess(); };
+  return result;
+}
+Started receive_previous(const Rank& r, uint64_t number) {
+  Started result;
+  auto data = std::make_shared<uint64_t>(0);
+  const uint32_t previous = (r.rank + r.size - 1) % r.size;
+  EXPECT_FLOE_OK(floe_recv(r.comm, data.get(), 1, FLOE_UINT64, previous, number, result.request.out()));
+  result.check = [=] {
+    return *data == number * 100 + previous ? testing::AssertionSuccess()
+                                            : testing::AssertionFailure() << *data;
+  };
+  return result;
+}
+
+// Legal: on each communicator all ranks call the same in the same order; between communicators, messages and
+// what is waited for first each rank has an order of its own.
+TEST_P(Mixed, OrdersOfTheirOwnOnSeveralCommunicators) {
+  const uint64_t seed = GetParam();
+  const auto body = [&](Rank& world) {
+    std::vector<Rank> ranks = {world};
+    for (const bool reversed : {false, true}) {
+      floe_comm_t* comm = nullptr;
+      const auto key = static_cast<int32_t>(world.rank);
+      ASSERT_FLOE_OK(floe_comm_split(world.comm, 0, reversed ? -key : key, &comm));
+      ranks.push_back(described(world, comm));
+    }
+    std::vector<std::mt19937_64> common;
+    for (uint64_t i = 0; i < ranks.size(); ++i) common.emplace_back(seed * 10 + i);
+    std::mt19937_64 own(seed * 100 + world.rank);
+    for (uint64_t round = 0; round < (kSanitized ? 4 : 15); ++round) {
+      SCOPED_TRACE("seed " + std::to_string(seed) + ", round " + std::to_string(round));
+      std::vector<std::function<Started()>> todo;
+      for (size_t i = 0; i < ranks.size(); ++i) {
+        for (int call = 0; call < 4; ++call)
+          todo.push_back([&, i] { return next_call(ranks[i], common[i]); });
+        todo.push_back([&, i] { return send_next(ranks[i], round); });
+        todo.push_back([&, i] { return receive_previous(ranks[i], round); });
+      }
+      std::shuffle(todo.begin(), todo.end(), own);
+      std::vector<Started> calls;
+      for (const auto& start : todo) calls.push_back(start());
+      std::shuffle(calls.begin(), calls.end(), own);
+      for (Started& call : calls) {
+        ASSERT_FLOE_OK(call.request.wait());
+        EXPECT_TRUE(call.check());
+      }
+    }
+    for (size_t i = 1; i < ranks.size(); ++i) EXPECT_FLOE_OK(floe_comm_destroy(ranks[i].comm));
+  };
+  run_ranks(2 + seed % 4, body, {.workers = static_cast<int32_t>(seed % 2)});
 }
 
 INSTANTIATE_TEST_SUITE_P(Seed, Mixed, testing::Range<uint64_t>(1, 11));

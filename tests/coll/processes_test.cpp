@@ -76,7 +76,8 @@ TEST_P(ProcessRanks, EveryCollectiveOfBlocksGivesTheOraclesResult) { run(every_c
 TEST_P(ProcessRanks, ManySmallOnesBackToBack) { run(many_small_ones); }
 TEST_P(ProcessRanks, MessagesAroundTheRing) { run(messages_around_the_ring); }
 
-INSTANTIATE_TEST_SUITE_P(Ranks, ProcessRanks, testing::Values(2, 3, 4, 8));
+// In this order, since CMakeLists.txt leaves numbers 4 to 6 out where ranks are slow.
+INSTANTIATE_TEST_SUITE_P(Ranks, ProcessRanks, testing::Values(2, 3, 4, 8, 5, 6, 7));
 
 // Processes of another user are on another host as far as floe knows: odd and even ranks share memory among
 // themselves, and libfabric is between them.

@@ -28,7 +28,7 @@ int main(void) {
   floe_context_t *context = NULL;
   floe_comm_t *comm = NULL;
   floe_status_t status = floe_context_create(NULL, &context);
-  config.timeout_ms = 60000; /* of each operation */
+  config.timeout_ms = 10000; /* of the creation and of each operation */
   if (status == FLOE_OK) status = floe_comm_create_from_env(context, &config, &comm);
   if (status == FLOE_OK) status = add_up(comm);
   if (status != FLOE_OK) fprintf(stderr, "%s: %s\n", floe_status_string(status), floe_last_error());

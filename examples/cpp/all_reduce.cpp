@@ -29,7 +29,7 @@ static Context create_context() {
 
 static Comm create_comm(floe_context_t* context) {
   floe_comm_config_t config = FLOE_COMM_CONFIG_INIT;
-  config.timeout_ms = 60000;  // of each operation
+  config.timeout_ms = 10000;  // of the creation and of each operation
   floe_comm_t* comm = nullptr;
   check(floe_comm_create_from_env(context, &config, &comm));
   return Comm(comm);

@@ -12,7 +12,7 @@ program all_reduce
   integer(c_int) :: status
   character(40) :: who
 
-  config%timeout_ms = 60000 ! of each operation
+  config%timeout_ms = 10000 ! of the creation and of each operation
   call check(floe_context_create(c_null_ptr, context))
   call check(floe_comm_create_from_env(context, config, comm))
   call check(floe_comm_info(comm, info))

@@ -25,7 +25,7 @@ def add_up(comm):
 
 
 def main():
-    config = floe.floe_comm_config_t(timeout_ms=60000)  # of each operation
+    config = floe.floe_comm_config_t(timeout_ms=10000)  # of the creation and of each operation
     context, comm = c_void_p(), c_void_p()
     floe.floe_context_create(None, byref(context))
     floe.floe_comm_create_from_env(context, byref(config), byref(comm))

@@ -15,7 +15,7 @@ struct Rank {
 impl Rank {
     fn from_env() -> Result<Rank, String> {
         let mut rank = Rank { comm: null_mut(), context: null_mut() };
-        let config = floe_comm_config_t { timeout_ms: 60000, ..Default::default() }; // of each operation
+        let config = floe_comm_config_t { timeout_ms: 10000, ..Default::default() }; // of the creation and of each operation
         unsafe {
             check(floe_context_create(std::ptr::null(), &mut rank.context))?;
             check(floe_comm_create_from_env(rank.context, &config, &mut rank.comm))?;

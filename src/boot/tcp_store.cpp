@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <system_error>
 
+#include "base/log.h"
 #include "boot/tcp_socket.h"
 #include "boot/tcp_wire.h"
 
@@ -20,6 +21,8 @@ using tcp::wait_for;
 // one attempt only.
 constexpr Millis kAttempt{5000};
 constexpr Millis kFirstPause{5}, kLongestPause{250};
+// A server that has not been there for so long is probably a mistake of the caller's: it is told so.
+constexpr double kWarnAfterSeconds = 3;
 // How long after the caller's deadline an answer may come: the server answers at the deadline itself.
 constexpr Millis kGrace{1000};
 
@@ -102,6 +105,7 @@ Result<std::unique_ptr<TcpStore>> TcpStore::connect(const std::string& host, uin
   const auto start = Clock::now();
   const std::string where = fmt::format("{}:{}", host, port);
   Status last;
+  bool warned = false;
   for (Millis pause = kFirstPause;; pause = std::min(2 * pause, kLongestPause)) {
     auto fd = try_host(host, port, deadline);
     if (fd.ok()) return std::unique_ptr<TcpStore>(new TcpStore(std::move(*fd), where, deadline));
@@ -109,6 +113,11 @@ Result<std::unique_ptr<TcpStore>> TcpStore::connect(const std::string& host, uin
     if (last.ok() || !deadline.passed()) last = fd.status();
     std::this_thread::sleep_for(std::min(pause, deadline.left()));
     if (deadline.passed()) break;
+    if (!warned && seconds_since(start) > kWarnAfterSeconds) {
+      warned = true;
+      log(LogLevel::kWarn, "no connection to the store at {} yet: {}. Trying for {} s more", where,
+          last.message(), deadline.left().count() / 1000);
+    }
   }
   return error(FLOE_ERR_STORE,
                "no connection to the store at {} within {:.1f} s: {}. Check that rank 0 has started, that "

@@ -40,7 +40,7 @@ floe_status_t entry(F&& body) noexcept {
     else
       return report(body());
   } catch (const std::bad_alloc&) {
-    return report(Status(FLOE_ERR_SYSTEM, "out of memory"));
+    return report(out_of_memory());
   } catch (const std::exception& e) {
     return report(error(FLOE_ERR_INTERNAL, "unexpected exception: {}", e.what()));
   } catch (...) {

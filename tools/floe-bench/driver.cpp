@@ -3,16 +3,15 @@
 #include <signal.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <memory>
+#include <optional>
 
 #include "base/clock.h"
 #include "base/types.h"
 #include "floe_contender.h"
-#include "gloo_contender.h"
+#include "peers.h"
 #include "report.h"
 #include "session.h"
-#include "system.h"
 
 namespace floe::bench {
 namespace {
@@ -38,20 +37,20 @@ struct Measured {
 class Driver {
  public:
   Driver(const Options& options, Session& session, std::vector<std::unique_ptr<Contender>> contenders)
-      : options_(options),
-        session_(session),
-        contenders_(std::move(contenders)),
-        report_(options.json, contenders_.size() > 1) {}
+      : options_(options), session_(session), contenders_(std::move(contenders)), report_(options) {}
 
   Status run();
   uint64_t errors() const { return report_.errors(); }
 
  private:
-  Status measure(const Case& what);
+  Status measure_size(const Operation& op, floe_type_t type, uint64_t bytes);
+  Status measure(const Case& what, std::vector<Line>& lines);
   Result<uint64_t> plan(Contender& contender, const Case& what, Measured& measured);
   Status run_block(Contender& contender, const Case& what, uint64_t calls, Measured& measured);
   Result<Timings> run_on_all(Contender& contender, const Case& what, uint64_t calls);
-  void report(const Case& what, const std::vector<Measured>& measured);
+  std::optional<Row> row_of(size_t contender, const Case& what, const Measured& measured,
+                            const std::string& state) const;
+  void enter(const Case& what, const std::vector<Measured>& measured, std::vector<Line>& lines) const;
 
   const Options& options_;
   Session& session_;
@@ -61,20 +60,34 @@ class Driver {
 };
 
 Status Driver::run() {
-  if (session_.rank() == 0) report_.begin(session_.ranks(), session_.describe_cpus());
+  if (session_.rank() == 0) FLOE_TRY(report_.begin(session_.ranks(), session_.describe_cpus()));
   for (const Operation* op : options_.ops) {
     for (const auto type : options_.types) {
       for (const uint64_t bytes : options_.sizes) {
-        const Case what{op, type, part_count(*op, bytes, type_size(type), session_.ranks()),
-                        options_.in_place};
-        if (auto status = measure(what); !status.ok())
-          return status.in(fmt::format("{} of {} x {}", op->name, type_name(type), what.count));
-        if (!op->moves) break;
+        FLOE_TRY(measure_size(*op, type, bytes));
+        if (!op->moves()) break;
       }
       if (session_.rank() == 0) report_.end_of_table();
-      if (!op->moves) break;
+      if (!op->moves()) break;
     }
   }
+  return session_.rank() == 0 ? report_.end() : Status();
+}
+
+Status Driver::measure_size(const Operation& op, floe_type_t type, uint64_t bytes) {
+  const uint64_t count = part_count(op, bytes, type_size(type), session_.ranks());
+  std::vector<Line> lines(contenders_.size());
+  for (size_t i = 0; i < lines.size(); ++i) lines[i].library = contenders_[i]->name();
+  const bool one_form = !op.has_form(true) || !op.has_form(false);
+  for (const bool in_place : {false, true}) {
+    const Place place = in_place ? Place::kIn : Place::kOut;
+    if (!op.has_form(in_place) || !(one_form || options_.place == Place::kBoth || options_.place == place))
+      continue;
+    const Case what{&op, type, count, in_place, options_.manner};
+    if (auto status = measure(what, lines); !status.ok())
+      return status.in(fmt::format("{} of {} x {}", op.name, type_name(type), count));
+  }
+  if (session_.rank() == 0) report_.add(std::move(lines));
   return {};
 }
 
@@ -91,19 +104,20 @@ Result<Timings> Driver::run_on_all(Contender& contender, const Case& what, uint6
   return timings;
 }
 
-// How many calls fit into the time of a block. Also the warm-up.
+// How many calls fit into the time of a block; 0: the contender has no such operation. Also the warm-up.
 Result<uint64_t> Driver::plan(Contender& contender, const Case& what, Measured& measured) {
   if (options_.iterations > 0) {
     auto warm_up = run_on_all(contender, what, kFewestCalls);
     if (!warm_up.ok()) return warm_up.status();
     measured.errors += warm_up->errors;
-    return options_.iterations;
+    return warm_up->measured ? options_.iterations : 0;
   }
   uint64_t calls = kFewestCalls;
   for (int step = 0; step < 2; ++step) {
     const auto begin = Clock::now();
     auto warm_up = run_on_all(contender, what, calls);
     if (!warm_up.ok()) return warm_up.status();
+    if (!warm_up->measured) return uint64_t{0};
     measured.errors += warm_up->errors;
     const double fit = options_.seconds / kRounds / (seconds_since(begin) / static_cast<double>(calls));
     const uint64_t most = step == 0 ? 1000 : kMostCalls;
@@ -129,7 +143,7 @@ Status Driver::run_block(Contender& contender, const Case& what, uint64_t calls,
   return {};
 }
 
-Status Driver::measure(const Case& what) {
+Status Driver::measure(const Case& what, std::vector<Line>& lines) {
   std::vector<Measured> measured(contenders_.size());
   std::vector<uint64_t> calls;
   for (size_t i = 0; i < contenders_.size(); ++i) {
@@ -142,8 +156,8 @@ Status Driver::measure(const Case& what) {
   last_probe_ = *probe;
   for (uint32_t round = 0; round < kRounds; ++round)
     for (size_t i = 0; i < contenders_.size(); ++i)
-      FLOE_TRY(run_block(*contenders_[i], what, calls[i], measured[i]));
-  if (session_.rank() == 0) report(what, measured);
+      if (calls[i] > 0) FLOE_TRY(run_block(*contenders_[i], what, calls[i], measured[i]));
+  enter(what, measured, lines);
   return {};
 }
 
@@ -157,8 +171,9 @@ std::string common_state(const std::vector<Measured>& measured) {
     if (state == "moved") continue;
     int64_t fewest = kRounds;
     for (const Measured& m : measured)
-      fewest = std::min<int64_t>(fewest, std::count_if(m.blocks.begin(), m.blocks.end(),
-                                                       [&](const Block& b) { return b.state() == state; }));
+      if (!m.blocks.empty())
+        fewest = std::min<int64_t>(fewest, std::count_if(m.blocks.begin(), m.blocks.end(),
+                                                         [&](const Block& b) { return b.state() == state; }));
     if (fewest > most) {
       most = fewest;
       best = state;
@@ -177,52 +192,50 @@ Placement median_placement(const std::vector<const Block*>& blocks) {
   return {statistics(exchange).p50, statistics(read).p50};
 }
 
-void Driver::report(const Case& what, const std::vector<Measured>& measured) {
-  const std::string state = common_state(measured);
-  std::optional<Statistics> reference;
-  for (size_t i = 0; i < measured.size(); ++i) {
-    std::vector<const Block*> used;
-    for (const Block& block : measured[i].blocks)
-      if (state == "mixed" || block.state() == state) used.push_back(&block);
-    std::vector<double> us;
-    for (const Block* block : used) us.insert(us.end(), block->us.begin(), block->us.end());
+// One contender's row; empty if it was not measured.
+std::optional<Row> Driver::row_of(size_t contender, const Case& what, const Measured& measured,
+                                  const std::string& state) const {
+  if (measured.blocks.empty()) return std::nullopt;
+  std::vector<const Block*> used;
+  for (const Block& block : measured.blocks)
+    if (state == "mixed" || block.state() == state) used.push_back(&block);
+  std::vector<double> us;
+  for (const Block* block : used) us.insert(us.end(), block->us.begin(), block->us.end());
 
-    Row row;
-    row.peer = contenders_[i]->name();
-    row.what = what;
-    row.ranks = session_.ranks();
-    row.bytes = total_bytes(*what.op, what.count, type_size(what.type), row.ranks);
-    row.calls = us.size();
-    row.us = statistics(std::move(us));
-    row.errors = measured[i].errors;
-    row.blocks = static_cast<uint32_t>(measured[i].blocks.size());
-    row.blocks_used = static_cast<uint32_t>(used.size());
-    row.state = state;
-    row.placement = median_placement(used);
-    if (reference) row.ratio = {row.us.p50 / reference->p50, row.us.mean / reference->mean};
-    if (!reference) reference = row.us;
-    report_.add(std::move(row));
-  }
+  Row row;
+  row.library = contenders_[contender]->name();
+  row.what = what;
+  row.ranks = session_.ranks();
+  row.bytes = total_bytes(*what.op, what.count, type_size(what.type), row.ranks);
+  row.calls = us.size();
+  row.us = statistics(std::move(us));
+  row.errors = measured.errors;
+  row.blocks = static_cast<uint32_t>(measured.blocks.size());
+  row.blocks_used = static_cast<uint32_t>(used.size());
+  row.state = state;
+  row.placement = median_placement(used);
+  return row;
 }
 
-Result<std::unique_ptr<Contender>> start_gloo(const Options& options, Session& session) {
-  auto port = session.from_rank_0(session.rank() == 0 ? free_port() : 0);
-  if (!port.ok()) return port.status();
-  const char* address = std::getenv("MASTER_ADDR");
-  auto peer = GlooContender::start({options.python, address ? address : "127.0.0.1",
-                                    static_cast<uint16_t>(*port), session.rank(), session.ranks()});
-  if (!peer.ok()) return peer.status().in("--peer gloo");
-  return std::unique_ptr<Contender>(std::move(*peer));
+// Puts the case's rows into the lines of its size.
+void Driver::enter(const Case& what, const std::vector<Measured>& measured, std::vector<Line>& lines) const {
+  const std::string state = common_state(measured);
+  const auto place = what.in_place ? &Line::in : &Line::out;
+  const auto& floe = lines[0].*place = row_of(0, what, measured[0], state);
+  for (size_t i = 1; i < measured.size(); ++i) {
+    auto& row = lines[i].*place = row_of(i, what, measured[i], state);
+    if (row)
+      row->ratio = {row->us.p50 / floe->us.p50, row->us.mean / floe->us.mean, row->us.p99 / floe->us.p99};
+  }
 }
 
 Result<uint64_t> measure_all(const Options& options, Session& session) {
   std::vector<std::unique_ptr<Contender>> contenders;
-  contenders.push_back(
-      std::make_unique<FloeContender>(session.comm(), session.rank(), session.ranks(), session.ticks()));
-  if (options.gloo) {
-    auto gloo = start_gloo(options, session);
-    if (!gloo.ok()) return gloo.status();
-    contenders.push_back(std::move(*gloo));
+  contenders.push_back(std::make_unique<FloeContender>(session));
+  for (const std::string& name : options.peers) {
+    auto peer = start_peer(name, options.places, session);
+    if (!peer.ok()) return peer.status();
+    contenders.push_back(std::move(*peer));
   }
   Driver driver(options, session, std::move(contenders));
   FLOE_TRY(driver.run());

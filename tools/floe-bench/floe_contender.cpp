@@ -1,64 +1,61 @@
 #include "floe_contender.h"
 
-#include <cstring>
-
-#include "base/types.h"
-#include "pattern.h"
-
 namespace floe::bench {
 namespace {
 
-constexpr size_t kPage = 4096;
+constexpr uint64_t kTag = 1;
+
+floe_status_t send_to_next(floe_comm_t* comm, const Call& c) {
+  floe_request_t* received = nullptr;
+  floe_status_t status = floe_recv(comm, c.recv, c.count, c.type, c.previous(), kTag, &received);
+  if (status != FLOE_OK) return status;
+  status = floe_send(comm, c.send, c.count, c.type, c.next(), kTag, nullptr);
+  const floe_status_t waited = floe_wait(received, FLOE_NO_TIMEOUT);
+  floe_request_free(received);
+  return status != FLOE_OK ? status : waited;
+}
+
+floe_status_t run_call(Kind kind, floe_comm_t* comm, const Call& c) {
+  switch (kind) {
+    case Kind::kAllReduce: return floe_all_reduce(comm, c.send, c.recv, c.count, c.type, FLOE_SUM, nullptr);
+    case Kind::kReduce: return floe_reduce(comm, c.send, c.recv, c.count, c.type, FLOE_SUM, kRoot, nullptr);
+    case Kind::kBroadcast: return floe_broadcast(comm, c.recv, c.count, c.type, kRoot, nullptr);
+    case Kind::kAllGather: return floe_all_gather(comm, c.send, c.recv, c.count, c.type, nullptr);
+    case Kind::kReduceScatter:
+      return floe_reduce_scatter(comm, c.send, c.recv, c.count, c.type, FLOE_SUM, nullptr);
+    case Kind::kAllToAll: return floe_all_to_all(comm, c.send, c.recv, c.count, c.type, nullptr);
+    case Kind::kGather: return floe_gather(comm, c.send, c.recv, c.count, c.type, kRoot, nullptr);
+    case Kind::kScatter: return floe_scatter(comm, c.send, c.recv, c.count, c.type, kRoot, nullptr);
+    case Kind::kSendRecv: return send_to_next(comm, c);
+    case Kind::kBarrier: return floe_barrier(comm, nullptr);
+  }
+  return FLOE_ERR_INTERNAL;
+}
+
+Buffers::Heap heap_of(floe_context_t* context) {
+  const auto allocate = [context](size_t bytes) -> void* {
+    void* memory = nullptr;
+    return floe_mem_alloc(context, bytes, &memory) == FLOE_OK ? memory : nullptr;
+  };
+  return {allocate, [context](void* memory) { floe_mem_free(context, memory); }};
+}
 
 }  // namespace
 
-Status FloeContender::Memory::grow(size_t wanted) {
-  wanted = (wanted + kPage) / kPage * kPage;
-  if (wanted <= bytes) return {};
-  data.reset(static_cast<std::byte*>(std::aligned_alloc(kPage, wanted)));
-  bytes = data ? wanted : 0;
-  if (!data)
-    return error(FLOE_ERR_SYSTEM, "no memory for a buffer of {} bytes: give smaller --sizes", wanted);
-  std::memset(data.get(), 0xff, wanted);
-  return {};
-}
-
-Result<Call> FloeContender::prepare(const Case& what) {
-  const Operation& op = *what.op;
-  const size_t part = what.count * type_size(what.type);
-  if (auto status = send_.grow(op.send_all ? part * ranks_ : part); !status.ok()) return status;
-  if (auto status = recv_.grow(op.recv_all ? part * ranks_ : part); !status.ok()) return status;
-
-  Call call{comm_, send_.data.get(), recv_.data.get(), what.count, what.type, rank_, ranks_};
-  if (op.in_place == InPlace::kAlways) call.send = call.recv;
-  if (!what.in_place) return call;
-  const size_t mine = rank_ * part;
-  if (op.in_place == InPlace::kSame) call.send = call.recv;
-  if (op.in_place == InPlace::kSendInRecv) call.send = recv_.data.get() + mine;
-  if (op.in_place == InPlace::kRecvInSend) call.recv = send_.data.get() + mine;
-  return call;
-}
+FloeContender::FloeContender(const Session& session)
+    : session_(session), buffers_(heap_of(session.context())) {}
 
 Result<Timings> FloeContender::run(const Case& what, uint64_t iterations) {
-  const auto prepared = prepare(what);
-  if (!prepared.ok()) return prepared.status();
-  const Call& call = *prepared;
-  const Pattern pattern(what.type, ranks_);
-  const auto expected = what.op->result(call);
-  const uint64_t elements = what.count * (what.op->send_all ? ranks_ : 1);
-
+  const auto call = buffers_.prepare(what, session_.rank(), session_.ranks());
+  if (!call) return error(FLOE_ERR_SYSTEM, "no memory for the buffers: give smaller --sizes");
+  floe_status_t status = FLOE_OK;
+  const auto once = [&] {
+    status = run_call(what.op->kind, session_.comm(), *call);
+    return status == FLOE_OK;
+  };
   Timings timings;
-  timings.us.resize(iterations);
-  for (uint64_t i = 0; i < iterations; ++i) {
-    // The send buffer is not only an input: see Operation::in_place. floe may read it until the call returns.
-    pattern.fill(const_cast<void*>(call.send), elements, rank_, i);
-    const uint64_t begin = Ticks::now();
-    const floe_status_t status = what.op->run(call);
-    const uint64_t end = Ticks::now();
-    if (status != FLOE_OK) return error(status, "{}: {}", floe_status_string(status), floe_last_error());
-    timings.us[i] = ticks_.us(begin, end);
-    if (i == 0 || i + 1 == iterations) timings.errors += pattern.errors(call.recv, expected, i);
-  }
+  if (!measure(what, *call, session_.ticks(), iterations, once, timings))
+    return error(status, "{}: {}", floe_status_string(status), floe_last_error());
   return timings;
 }
 

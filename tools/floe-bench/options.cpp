@@ -7,6 +7,7 @@
 #include <charconv>
 #include <cmath>
 #include <cstdlib>
+#include <map>
 #include <string_view>
 
 #include "base/types.h"
@@ -23,7 +24,8 @@ buffer; ranks enter a block of calls after a barrier. A call takes as long as on
 p99 and min are over the calls of the blocks in the commonest placement state. The state (near: the two cores
 share a cache; far: they don't; smt: they are threads of one core) is probed before and after each block by
 an exchange of flags and a read between the cores. algbw = size / time, busbw as in nccl-tests, time = mean.
-Blocks of the peer and of floe alternate.)";
+Blocks of the peers and of floe alternate; ratio = a peer's p50 / floe's. "-": the library has no such form
+or type. tools/dev peers installs the peers.)";
 
 // Variables by which a launcher tells a process its rank.
 constexpr std::array kLauncherRank = {"RANK", "PMI_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID"};
@@ -90,7 +92,7 @@ std::vector<uint64_t> default_sizes() {
 
 struct Words {
   std::vector<std::string> ops = {"all_reduce"}, types = {"float32", "bfloat16"}, sizes;
-  std::string peer;
+  std::vector<std::string> peers;
   bool join = false;
 };
 
@@ -113,13 +115,46 @@ void interpret(const Words& words, bool ranks_given, Options& options) {
   if (options.sizes.empty()) options.sizes = default_sizes();
   check_sizes_fit(options);
   if (!std::isfinite(options.seconds)) wrong("--seconds", "use a number");
-  if (options.in_place)
-    for (const Operation* op : options.ops)
-      if (op->in_place == InPlace::kNever) wrong("--in-place", fmt::format("{} has no such form", op->name));
-  if (!words.peer.empty() && words.peer != "gloo")
-    wrong("--peer", fmt::format("'{}' is not a peer: use gloo", words.peer));
-  options.gloo = words.peer == "gloo";
+  if (options.manner.cold && kCanFlush == 0) wrong("--cold", "not known how this processor flushes a line");
+  auto peers = choose_peers(words.peers, options.places);
+  if (!peers.ok()) wrong("--peer", peers.status().message());
+  options.peers = *peers;
   options.launch = !words.join && (ranks_given || !under_launcher());
+}
+
+void add_what(CLI::App& app, Words& words, Options& options) {
+  app.add_option("--op", words.ops, fmt::format("all, or some of {}", fmt::join(op_names(), ", ")))
+      ->delimiter(',')
+      ->default_str("all_reduce");
+  app.add_option("--dtype", words.types, fmt::format("some of {}", fmt::join(type_names(), ", ")))
+      ->delimiter(',')
+      ->default_str("float32,bfloat16");
+  app.add_option("--sizes", words.sizes, "Bytes, such as 8,64K,1M; default 8 to 64M, doubling")
+      ->delimiter(',');
+  const std::map<std::string, Place> places = {
+      {"out", Place::kOut}, {"in", Place::kIn}, {"both", Place::kBoth}};
+  app.add_option("--place", options.place,
+                 "in: sends and receives in one buffer; out: in two; both. An operation with one form is "
+                 "measured in that")
+      ->transform(CLI::CheckedTransformer(places))
+      ->default_str("both");
+  app.add_flag("--cold", options.manner.cold, "Takes the buffers out of the caches before each call");
+  app.add_flag("--touch", options.manner.touch,
+               "Counts writing what is sent and reading what came as part of the call");
+  app.add_flag("--heap", options.manner.heap, "Buffers of floe_mem_alloc; of MPI_Alloc_mem for MPI peers");
+  app.add_option("--offset", options.manner.offset, "Bytes by which buffers miss the start of a page")
+      ->check(CLI::Range(uint64_t{0}, uint64_t{1} << 20));
+}
+
+void add_output(CLI::App& app, Options& options) {
+  const std::map<std::string, Columns> columns = {{"nccl", Columns::kNccl}, {"times", Columns::kTimes}};
+  app.add_option("--columns", options.columns,
+                 "nccl: time, algbw and busbw as nccl-tests has them; times: min, p50, mean and p99")
+      ->transform(CLI::CheckedTransformer(columns))
+      ->default_str("nccl");
+  app.add_flag("--json", options.json, "One JSON object a line instead of the table");
+  app.add_option("--csv", options.csv, "Also writes all figures to this file");
+  app.add_option("--plot", options.plot, "Also draws time over size into this PNG file; needs matplotlib");
 }
 
 }  // namespace
@@ -129,14 +164,8 @@ Parsed parse(int argc, char** argv) {
   Words words;
   CLI::App app("Measures floe's collectives, and its reduction kernels, beside others.");
   app.footer(std::string(kFooter));
-  app.add_option("--op", words.ops, fmt::format("all, or some of {}", fmt::join(op_names(), ", ")))
-      ->delimiter(',')
-      ->default_str("all_reduce");
-  app.add_option("--dtype", words.types, fmt::format("some of {}", fmt::join(type_names(), ", ")))
-      ->delimiter(',')
-      ->default_str("float32,bfloat16");
-  app.add_option("--sizes", words.sizes, "Bytes, such as 8,64K,1M; default 8 to 64M, doubling")
-      ->delimiter(',');
+  add_what(app, words, options);
+  add_output(app, options);
   auto* ranks = app.add_option("--ranks", options.ranks, "Local ranks to start")
                     ->check(CLI::Range(1u, kMaxRanks))
                     ->capture_default_str();
@@ -145,16 +174,20 @@ Parsed parse(int argc, char** argv) {
          "Be a rank of the launcher that the environment describes (torchrun, mpiexec, srun); the default "
          "under a launcher without --ranks")
       ->excludes(ranks);
-  app.add_flag("--in-place", options.in_place, "Send and receive in one buffer");
-  app.add_flag("--json", options.json, "One JSON object a line instead of the table");
   auto* iterations = app.add_option("--iters", options.iterations, "Calls in each block")
                          ->check(CLI::Range(uint64_t{1}, uint64_t{1000000}));
   app.add_option("--seconds", options.seconds, "Time for each line and library")
       ->check(CLI::Range(0.001, 3600.0))
       ->capture_default_str()
       ->excludes(iterations);
-  auto* peer = app.add_option("--peer", words.peer, "Measure this beside floe, block by block: gloo");
-  app.add_option("--python", options.python, "Interpreter with torch, for --peer gloo")
+  auto* peer = app.add_option("--peer", words.peers,
+                              fmt::format("Measures these beside floe, block by block: all that are "
+                                          "installed, or some of {}",
+                                          fmt::join(peer_names(), ", ")))
+                   ->delimiter(',');
+  app.add_option("--peer-dir", options.places.folder, "Where tools/dev peers has put them")
+      ->default_str("build-peers");
+  app.add_option("--python", options.places.python, "Interpreter with torch, for gloo, vllm and deepspeed")
       ->envname("FLOE_PYTHON");
   app.add_flag("--kernel", options.kernel,
                "No ranks: GB/s of the sum of two buffers for each instruction set, beside oneDNN's")

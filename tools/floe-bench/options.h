@@ -8,9 +8,13 @@
 #include <string>
 #include <vector>
 
-#include "operations.h"
+#include "measure.h"
+#include "peers.h"
 
 namespace floe::bench {
+
+enum class Place { kOut, kIn, kBoth };
+enum class Columns { kNccl, kTimes };
 
 struct Options {
   std::vector<const Operation*> ops;
@@ -18,13 +22,18 @@ struct Options {
   std::vector<uint64_t> sizes;  // bytes
   uint32_t ranks = 2;
   bool launch = true;  // start the ranks here; false: this process is one, of some launcher
-  bool in_place = false;
-  bool json = false;
+  Place place = Place::kBoth;
+  Manner manner;
   bool kernel = false;
-  bool gloo = false;
+  std::vector<std::string> peers;
+  PeerPlaces places;
   uint64_t iterations = 0;  // of a block; 0: as many as `seconds` allow
   double seconds = 0.5;     // of one line's measurement, for each library
-  std::string python;
+
+  Columns columns = Columns::kNccl;
+  bool json = false;
+  std::string csv;   // "" for none
+  std::string plot;  // "" for none
 };
 
 // Empty if the program is to end now with `exit_code`: help was asked for, or an argument is wrong.

@@ -1,13 +1,17 @@
 #include "report.h"
 
 #include <fmt/format.h>
+#include <fmt/ostream.h>
+#include <poll.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
-#include <algorithm>
-#include <cmath>
+#include <cerrno>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
-#include "base/types.h"
+#include "child.h"
+#include "system.h"
 
 namespace floe::bench {
 namespace {
@@ -25,14 +29,19 @@ Bandwidth bandwidth(const Row& row) {
 
 nlohmann::ordered_json to_json(const Row& row) {
   const auto [algbw, busbw] = bandwidth(row);
+  const Manner& manner = row.what.manner;
   nlohmann::ordered_json line = {
-      {"peer", row.peer},
+      {"library", row.library},
       {"op", row.what.op->name},
       {"dtype", type_name(row.what.type)},
       {"bytes", row.bytes},
       {"count", row.what.count},
       {"ranks", row.ranks},
-      {"in_place", row.what.in_place},
+      {"place", row.what.in_place ? "in" : "out"},
+      {"cold", manner.cold},
+      {"touch", manner.touch},
+      {"heap", manner.heap},
+      {"offset", manner.offset},
       {"calls", row.calls},
       {"min_us", row.us.min},
       {"p50_us", row.us.p50},
@@ -41,95 +50,204 @@ nlohmann::ordered_json to_json(const Row& row) {
       {"algbw_gbps", algbw},
       {"busbw_gbps", busbw},
       {"errors", row.errors},
-      {"placement",
-       {{"state", row.state},
-        {"exchange_ns", row.placement.exchange_ns},
-        {"read_gbps", row.placement.read_gbps}}},
+      {"state", row.state},
+      {"exchange_ns", row.placement.exchange_ns},
+      {"read_gbps", row.placement.read_gbps},
       {"blocks", row.blocks},
       {"blocks_used", row.blocks_used},
   };
   if (row.ratio) {
     line["ratio_p50"] = row.ratio->p50;
     line["ratio_mean"] = row.ratio->mean;
+    line["ratio_p99"] = row.ratio->p99;
   }
   return line;
 }
 
-std::string to_text(const Row& row) {
-  const auto [algbw, busbw] = bandwidth(row);
-  std::string line = fmt::format(
-      "{:>11} {:>11} {:>9} {:>5} {:>5} {:>11.3f} {:>8.2f} {:>8.2f} {:>7} {:>11.3f} {:>11.3f} {:>11.3f}  "
-      "{:>5} {}/{}",
-      row.bytes, row.what.count, type_name(row.what.type), row.what.op->reduces ? "sum" : "none", row.peer,
-      row.us.mean, algbw, busbw, row.errors, row.us.min, row.us.p50, row.us.p99, row.state, row.blocks_used,
-      row.blocks);
-  if (row.ratio) line += fmt::format(" {:>9.1f} {:>9.1f}", row.ratio->p50, row.ratio->mean);
-  return line;
+// "-" where nothing was measured.
+std::string cell(const std::optional<double>& value, int width, int digits) {
+  return value ? fmt::format(" {:>{}.{}f}", *value, width, digits) : fmt::format(" {:>{}}", "-", width);
 }
 
-struct Summary {
-  double geometric_mean = 0, least = 0;
-};
+std::string nccl_half(const std::optional<Row>& row, bool ratio) {
+  std::optional<double> none;
+  const auto speed = row ? bandwidth(*row) : Bandwidth{};
+  std::string text = row ? cell(row->us.mean, 10, 2) : cell(none, 10, 0);
+  text += cell(row ? speed.algorithm : none, 7, 2) + cell(row ? speed.bus : none, 7, 2);
+  text += cell(row ? static_cast<double>(row->errors) : none, 6, 0);
+  if (ratio) text += cell(row && row->ratio ? row->ratio->p50 : none, 6, 2);
+  return text;
+}
 
-Summary summarize(const std::vector<double>& ratios) {
-  double logs = 0;
-  for (const double ratio : ratios) logs += std::log(ratio);
-  return {std::exp(logs / static_cast<double>(ratios.size())),
-          *std::min_element(ratios.begin(), ratios.end())};
+std::string times_half(const std::optional<Row>& row, bool ratio) {
+  std::string text;
+  std::optional<double> none;
+  for (const auto statistic : {&Statistics::min, &Statistics::p50, &Statistics::mean, &Statistics::p99})
+    text += cell(row ? row->us.*statistic : none, 10, 3);
+  text += cell(row ? static_cast<double>(row->errors) : none, 6, 0);
+  if (!ratio) return text;
+  for (const auto part : {&Row::Ratio::p50, &Row::Ratio::mean, &Row::Ratio::p99})
+    text += cell(row && row->ratio ? (*row->ratio).*part : none, 6, 2);
+  return text;
+}
+
+std::string state_of(const std::optional<Row>& row) {
+  return row ? fmt::format("{} {}/{}", row->state, row->blocks_used, row->blocks) : "-";
+}
+
+std::string to_text(const Line& line, Columns columns, bool ratio) {
+  const Row& row = line.out ? *line.out : *line.in;
+  const Operation& op = *row.what.op;
+  const auto half = columns == Columns::kNccl ? nccl_half : times_half;
+  return fmt::format("{:>12} {:>12} {:>11} {:>5} {:>4} {:>9}{} {}  {}, {}", row.bytes, row.what.count,
+                     type_name(row.what.type), op.reduces ? "sum" : "none",
+                     op.rooted ? std::to_string(kRoot) : "-1", line.library, half(line.out, ratio),
+                     half(line.in, ratio), state_of(line.out), state_of(line.in));
+}
+
+std::string size_text(uint64_t bytes) {
+  constexpr std::string_view units = "KMG";
+  if (bytes < 1024) return fmt::format("{}", bytes);
+  size_t unit = 0;
+  for (bytes /= 1024; bytes >= 1024 && unit < 2; bytes /= 1024) ++unit;
+  return fmt::format("{}{}", bytes, units[unit]);
+}
+
+std::string plot_python(const PeerPlaces& places) {
+  const std::string own = peer_path(places, "plot/venv/bin/python");
+  return access(own.c_str(), X_OK) == 0 ? own : choose_python(places);
+}
+
+Status check_plot(const Options& options) {
+  const std::string python = plot_python(options.places);
+  if (auto script = find_beside("plot.py"); !script.ok()) return script.status();
+  if (succeeds({python, "-c", "import matplotlib"})) return {};
+  return error(FLOE_ERR_ENVIRONMENT,
+               "--plot: {} has no matplotlib: run tools/dev peers plot, or give --python", python);
+}
+
+// The script reads the CSV from its stdin.
+Status draw(const Options& options, const std::string& csv) {
+  const UniqueFd data(memfd_create("floe-bench.csv", MFD_CLOEXEC));
+  if (!data.valid() || write(data.get(), csv.data(), csv.size()) != static_cast<ssize_t>(csv.size()) ||
+      lseek(data.get(), 0, SEEK_SET) != 0)
+    return system_error("--plot: handing over the figures", errno);
+  auto script = find_beside("plot.py");
+  if (!script.ok()) return script.status();
+  auto child = Child::start({{plot_python(options.places), *script, options.plot}, data.get(), -1, false});
+  if (!child.ok()) return child.status();
+  while (!(*child)->ended()) poll(nullptr, 0, 20);
+  if ((*child)->how().ends_with("status 0")) return {};
+  return error(FLOE_ERR_SYSTEM, "--plot {}: plot.py {}", options.plot, (*child)->how());
 }
 
 }  // namespace
 
-void Report::begin(uint32_t ranks, const std::string& cpus) const {
-  if (json_) return;
-  fmt::print("# floe {}.{}.{}, {} rank{}, {}\n", FLOE_VERSION_MAJOR, FLOE_VERSION_MINOR, FLOE_VERSION_PATCH,
-             ranks, ranks == 1 ? "" : "s", cpus);
-  fmt::print("# {:>9} {:>11} {:>9} {:>5} {:>5} {:>11} {:>8} {:>8} {:>7} {:>11} {:>11} {:>11}  {:<9}{}\n",
-             "size", "count", "type", "op", "peer", "time", "algbw", "busbw", "errors", "min", "p50", "p99",
-             "placement", with_peer_ ? " p50 ratio mean ratio" : "");
-  fmt::print("# {:>9} {:>11} {:>9} {:>5} {:>5} {:>11} {:>8} {:>8} {:>7} {:>11} {:>11} {:>11}  {:<9}\n", "(B)",
-             "(elements)", "", "", "", "mean (us)", "(GB/s)", "(GB/s)", "", "(us)", "(us)", "(us)",
-             "(blocks)");
+Status Report::begin(uint32_t ranks, const std::string& cpus) {
+  machine_ = cpu_model();
+  csv_ << "library,op,dtype,bytes,count,ranks,place,cold,touch,heap,offset,calls,min_us,p50_us,mean_us,"
+          "p99_us,algbw_gbps,busbw_gbps,errors,state,exchange_ns,read_gbps,blocks,blocks_used,machine\n";
+  if (!options_.csv.empty()) {
+    file_.open(options_.csv);
+    if (!(file_ << csv_.str() << std::flush)) return system_error("--csv " + options_.csv, errno);
+  }
+  if (!options_.plot.empty()) FLOE_TRY(check_plot(options_));
+  if (options_.json) return {};
+  fmt::print("# floe {}.{}.{}, {} rank{}, {}, {}\n", FLOE_VERSION_MAJOR, FLOE_VERSION_MINOR,
+             FLOE_VERSION_PATCH, ranks, ranks == 1 ? "" : "s", cpus, machine_);
+  if (!options_.peers.empty()) fmt::print("# beside {}\n", describe_peers(options_.peers, options_.places));
+  const Manner& manner = options_.manner;
+  if (manner.cold || manner.touch || manner.heap || manner.offset > 0)
+    fmt::print("# buffers:{}{}{} offset {}\n", manner.cold ? " cold," : "", manner.touch ? " touched," : "",
+               manner.heap ? " of the library's heap," : "", manner.offset);
+  print_head();
+  return {};
 }
 
-void Report::add(Row row) {
+void Report::print_head() const {
+  const bool ratio = !options_.peers.empty(), nccl = options_.columns == Columns::kNccl;
+  std::string half =
+      nccl ? fmt::format(" {:>10} {:>7} {:>7} {:>6}", "time", "algbw", "busbw", "#wrong")
+           : fmt::format(" {:>10} {:>10} {:>10} {:>10} {:>6}", "min", "p50", "mean", "p99", "#wrong");
+  std::string units = nccl ? fmt::format(" {:>10} {:>7} {:>7} {:>6}", "(us)", "(GB/s)", "(GB/s)", "")
+                           : fmt::format(" {0:>10} {0:>10} {0:>10} {0:>10} {1:>6}", "(us)", "");
+  if (ratio)
+    half +=
+        nccl ? fmt::format(" {:>6}", "ratio") : fmt::format(" {:>6} {:>6} {:>6}", "x p50", "x mean", "x p99");
+  units.resize(half.size(), ' ');
+  fmt::print("# {:>57} {:^{}} {:^{}}\n", "", "out-of-place", half.size(), "in-place", half.size());
+  fmt::print("# {:>10} {:>12} {:>11} {:>5} {:>4} {:>9}{} {}  placement (blocks)\n", "size", "count", "type",
+             "redop", "root", "library", half, half);
+  fmt::print("# {:>10} {:>12} {:>11} {:>5} {:>4} {:>9}{} {}\n", "(B)", "(elements)", "", "", "", "", units,
+             units);
+}
+
+void Report::write(const Row& row) {
   errors_ += row.errors;
-  if (json_)
-    fmt::print("{}\n", to_json(row).dump());
-  else {
-    if (table_.empty() && row.peer == "floe")
-      fmt::print("# {}{}\n", row.what.op->name, row.what.in_place ? ", in place" : "");
-    fmt::print("{}\n", to_text(row));
+  const auto json = to_json(row);
+  if (options_.json) fmt::print("{}\n", json.dump());
+  std::string text;
+  for (const auto& [name, value] : json.items())
+    if (!name.starts_with("ratio"))
+      text += (value.is_string() ? value.get<std::string>() : value.dump()) + ",";
+  text += fmt::format("\"{}\"\n", machine_);
+  csv_ << text;
+  if (file_.is_open()) file_ << text << std::flush;
+}
+
+void Report::add(std::vector<Line> lines) {
+  for (const Line& line : lines) {
+    if (!line.out && !line.in) continue;
+    if (line.out) write(*line.out);
+    if (line.in) write(*line.in);
+    if (options_.json) continue;
+    const Row& row = line.out ? *line.out : *line.in;
+    if (table_.empty() && &line == &lines.front()) fmt::print("# {}\n", row.what.op->name);
+    fmt::print("{}\n", to_text(line, options_.columns, !options_.peers.empty()));
   }
   std::fflush(stdout);
-  table_.push_back(std::move(row));
+  table_.push_back(std::move(lines));
 }
 
-void Report::print_ratios(const char* label, uint64_t from, uint64_t to) const {
-  std::vector<double> p50, mean;
-  std::string peer;
-  for (const Row& row : table_) {
-    if (!row.ratio || row.bytes < from || row.bytes > to) continue;
-    p50.push_back(row.ratio->p50);
-    mean.push_back(row.ratio->mean);
-    peer = row.peer;
+void Report::print_summary(const char* label, std::optional<Row> Line::*place) const {
+  std::vector<Comparison> sizes;
+  for (const auto& lines : table_) {
+    Comparison size;
+    for (const Line& line : lines) {
+      const auto& row = line.*place;
+      if (!row) continue;
+      size.bytes = row->bytes;
+      if (&line == &lines.front())
+        size.floe = row->us;
+      else
+        size.peers.emplace_back(line.library, row->us);
+    }
+    if (!size.peers.empty()) sizes.push_back(std::move(size));
   }
-  if (p50.empty()) return;
-  const Summary middle = summarize(p50), average = summarize(mean);
-  fmt::print("# {} / floe, {:<18} p50 {:>7.1f} (least {:.1f}), mean {:>7.1f} (least {:.1f})\n", peer, label,
-             middle.geometric_mean, middle.least, average.geometric_mean, average.least);
+  if (sizes.empty()) return;
+  std::string text;
+  for (const auto& [name, statistic] :
+       {std::pair{"p50", &Statistics::p50}, {"mean", &Statistics::mean}, {"p99", &Statistics::p99}}) {
+    const Summary s = summarize(sizes, statistic);
+    text += fmt::format("{} {} {:.2f} (least {:.2f} at {}, {})", text.empty() ? ":" : ",", name,
+                        s.geometric_mean, s.least, size_text(s.least_bytes), s.least_peer);
+  }
+  fmt::print("# {}: fastest peer / floe, geometric mean of {} size{}{}\n", label, sizes.size(),
+             sizes.size() == 1 ? "" : "s", text);
 }
 
 void Report::end_of_table() {
-  if (!json_ && with_peer_ && !table_.empty()) {
-    fmt::print("# Geometric means of the ratios of times:\n");
-    print_ratios("up to 16 KiB", 0, 16 << 10);
-    print_ratios("to below 1 MiB", (16 << 10) + 1, (1 << 20) - 1);
-    print_ratios("from 1 MiB on", 1 << 20, UINT64_MAX);
-    print_ratios("all sizes", 0, UINT64_MAX);
+  if (!options_.json) {
+    print_summary("out-of-place", &Line::out);
+    print_summary("in-place", &Line::in);
     std::fflush(stdout);
   }
   table_.clear();
+}
+
+Status Report::end() {
+  if (file_.is_open() && !file_.flush()) return system_error("--csv " + options_.csv, errno);
+  return options_.plot.empty() ? Status() : draw(options_, csv_.str());
 }
 
 }  // namespace floe::bench

@@ -9,7 +9,7 @@
 namespace floe::bench {
 namespace {
 
-constexpr uint64_t kTimeoutMs = 200'000;  // longer than the peer may take: see GlooContender
+constexpr uint64_t kTimeoutMs = 200'000;  // longer than the peer may take: see PeerContender
 
 Status check(floe_status_t status) {
   if (status == FLOE_OK) return {};
@@ -33,22 +33,20 @@ Status Session::join() {
   FLOE_TRY(check(floe_comm_info(comm_, &info)));
   rank_ = info.rank;
   ranks_ = info.size;
+  one_host_ = info.local_size == ranks_;
   return find_cpus();
 }
 
 // Pinned ranks are probed where they are; otherwise any two CPUs are.
 Status Session::find_cpus() {
-  const auto allowed = allowed_cpus();
-  const int64_t mine = allowed.size() == 1 ? int64_t{allowed[0]} : -1;
+  my_cpus_ = allowed_cpus();
+  const int64_t mine = my_cpus_.size() == 1 ? int64_t{my_cpus_[0]} : -1;
   cpus_.resize(ranks_);
   FLOE_TRY(check(floe_all_gather(comm_, &mine, cpus_.data(), 1, FLOE_INT64, nullptr)));
-  floe_comm_info_t info = FLOE_COMM_INFO_INIT;
-  FLOE_TRY(check(floe_comm_info(comm_, &info)));
-  const bool one_host = info.local_size == ranks_;
-  if (one_host && ranks_ > 1 && cpus_[0] >= 0 && cpus_[1] >= 0)
+  if (one_host_ && ranks_ > 1 && cpus_[0] >= 0 && cpus_[1] >= 0)
     probed_ = {static_cast<unsigned>(cpus_[0]), static_cast<unsigned>(cpus_[1])};
-  else if (allowed.size() > 1)
-    probed_ = {allowed[0], allowed[1]};
+  else if (my_cpus_.size() > 1)
+    probed_ = {my_cpus_[0], my_cpus_[1]};
   return {};
 }
 
@@ -62,6 +60,7 @@ std::string Session::describe_cpus() const {
 Status Session::barrier() { return check(floe_barrier(comm_, nullptr)); }
 
 Status Session::longest(std::vector<double>& values) {
+  if (values.empty()) return {};
   return check(
       floe_all_reduce(comm_, FLOE_IN_PLACE, values.data(), values.size(), FLOE_FLOAT64, FLOE_MAX, nullptr));
 }

@@ -24,12 +24,15 @@ class Session {
   // Creates the communicator that the environment describes.
   Status join();
 
+  floe_context_t* context() const { return context_; }
   floe_comm_t* comm() const { return comm_; }
   uint32_t rank() const { return rank_; }
   uint32_t ranks() const { return ranks_; }
   const Ticks& ticks() const { return ticks_; }
-  std::string who() const;            // the rank, "?" before join()
-  std::string describe_cpus() const;  // "CPUs 0, 1"
+  bool one_host() const { return one_host_; }
+  const std::vector<unsigned>& my_cpus() const { return my_cpus_; }  // that this rank may run on
+  std::string who() const;                                           // the rank, "?" before join()
+  std::string describe_cpus() const;                                 // "CPUs 0, 1"
 
   Status barrier();
   Status longest(std::vector<double>& values);  // by element, over all ranks; on all ranks
@@ -45,6 +48,8 @@ class Session {
   floe_comm_t* comm_ = nullptr;
   uint32_t rank_ = 0;
   uint32_t ranks_ = 0;
+  bool one_host_ = false;
+  std::vector<unsigned> my_cpus_;
   std::vector<int64_t> cpus_;                   // by rank; -1: not pinned to one
   std::pair<unsigned, unsigned> probed_{0, 0};  // on rank 0; equal if there is nothing to probe
   Ticks ticks_;

@@ -5,6 +5,9 @@
 #include <pthread.h>
 #include <sched.h>
 #include <sys/socket.h>
+#include <sys/utsname.h>
+
+#include <fstream>
 
 #include "base/fd.h"
 
@@ -28,6 +31,15 @@ uint16_t free_port() {
       getsockname(listener.get(), generic, &length) != 0)
     return 0;
   return ntohs(address.sin_port);
+}
+
+std::string cpu_model() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);)
+    if (line.starts_with("model name"))
+      if (const size_t colon = line.find(": "); colon != line.npos) return line.substr(colon + 2);
+  utsname names{};
+  return uname(&names) == 0 ? names.machine : "unknown processor";
 }
 
 }  // namespace floe::bench

@@ -1,0 +1,84 @@
+// One block of measured calls: alike for floe and for every peer that is a program of ours.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
+#include "base/types.h"
+#include "flush.h"
+#include "operations.h"
+#include "pattern.h"
+#include "ticks.h"
+
+namespace floe::bench {
+
+// How a call's buffers lie, and what is done to them.
+struct Manner {
+  bool cold = false;    // not in any cache when the call begins
+  bool touch = false;   // a call's time includes writing what is sent and reading what came
+  bool heap = false;    // of the library's own allocator: floe_mem_alloc, MPI_Alloc_mem
+  uint64_t offset = 0;  // bytes after the start of a page
+};
+
+struct Case {
+  const Operation* op = nullptr;
+  floe_type_t type = FLOE_FLOAT32;
+  uint64_t count = 0;  // elements of one rank's part
+  bool in_place = false;
+  Manner manner;
+};
+
+struct Timings {
+  std::vector<double> us;  // one an iteration, on this rank
+  uint64_t errors = 0;     // wrong elements on this rank
+  bool measured = true;    // false: the library has no such operation or type; so on all ranks
+};
+
+// Reads every byte once.
+inline uint64_t read_all(const void* data, size_t bytes) {
+  const auto* at = static_cast<const std::byte*>(data);
+  uint64_t sum = 0, word = 0;
+  for (; bytes >= sizeof(word); at += sizeof(word), bytes -= sizeof(word)) {
+    std::memcpy(&word, at, sizeof(word));
+    sum += word;
+  }
+  word = 0;
+  std::memcpy(&word, at, bytes);
+  return sum + word;
+}
+
+// `iterations` calls of `function` with new data each, every one timed alone; the results of the first and
+// the last are checked. False as soon as `function` returns false.
+template <class Function>
+bool measure(const Case& what, const Call& call, const Ticks& ticks, uint64_t iterations, Function&& function,
+             Timings& timings) {
+  const Operation& op = *what.op;
+  const Pattern pattern(what.type, call.ranks);
+  const auto expected = op.result(call);
+  const uint64_t send_count = call.count * op.send_parts(call.rank, call.ranks);
+  const uint64_t recv_count = expected.empty() ? 0 : call.count * op.recv_parts(call.rank, call.ranks);
+  const size_t element = type_size(what.type);
+  const bool fill_inside = what.manner.touch && op.sends(call.rank);
+  volatile uint64_t sink = 0;
+
+  timings.us.resize(iterations);
+  for (uint64_t i = 0; i < iterations; ++i) {
+    if (!fill_inside) pattern.fill(call.send, send_count, call.rank, i);
+    if (what.manner.cold) {
+      floe_bench_flush(call.send, send_count * element);
+      floe_bench_flush(call.recv, recv_count * element);
+    }
+    const uint64_t begin = Ticks::now();
+    if (fill_inside) pattern.fill(call.send, send_count, call.rank, i);
+    if (!function()) return false;
+    if (what.manner.touch) sink = sink + read_all(call.recv, recv_count * element);
+    const uint64_t end = Ticks::now();
+    timings.us[i] = ticks.us(begin, end);
+    if (i == 0 || i + 1 == iterations) timings.errors += pattern.errors(call.recv, expected, i);
+  }
+  return true;
+}
+
+}  // namespace floe::bench

@@ -52,9 +52,7 @@ fs::path program_folder() {
 
 bool installed(const Peer& peer, const PeerPlaces& places) {
   std::error_code none;
-  if (peer.name == "gloo")
-    return succeeds({choose_python(places), "-c",
-                     "import importlib.util as u; raise SystemExit(u.find_spec('torch') is None)"});
+  if (peer.name == "gloo") return has_module(choose_python(places), "torch");
   return fs::exists(peer_path(places, fmt::format("{}/version", peer.name)),
                     none);  // written when all else is there
 }
@@ -180,7 +178,7 @@ std::string peer_path(const PeerPlaces& places, std::string_view path) {
   fs::path folder = places.folder;
   if (folder.empty())
     folder = fs::exists("build-peers", none) ? "build-peers" : program_folder() / "../../build-peers";
-  return fs::weakly_canonical(fs::absolute(folder / path, none), none).string();
+  return fs::absolute(folder / path, none).lexically_normal().string();  // a venv's python stays a link
 }
 
 std::string choose_python(const PeerPlaces& places) {
@@ -189,6 +187,12 @@ std::string choose_python(const PeerPlaces& places) {
   for (const fs::path& root : {fs::path("."), program_folder() / "../.."})
     if (fs::exists(root / ".venv/bin/python", none)) return (root / ".venv/bin/python").string();
   return "python3";
+}
+
+bool has_module(const std::string& python, const std::string& module) {
+  return succeeds({python, "-c",
+                   "import importlib.util, sys; sys.exit(not importlib.util.find_spec(sys.argv[1]))",
+                   module});
 }
 
 Result<std::string> find_beside(std::string_view file) {

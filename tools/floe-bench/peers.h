@@ -33,8 +33,10 @@ Result<std::unique_ptr<Contender>> start_peer(const std::string& name, const Pee
 // A path below the folder of peers.
 std::string peer_path(const PeerPlaces& places, std::string_view path);
 
-// The interpreter for Python programs of the bench, and one of its own data files.
+// The interpreter for Python programs of the bench, whether it has a module, and the path of one of the
+// bench's own files.
 std::string choose_python(const PeerPlaces& places);
+bool has_module(const std::string& python, const std::string& module);
 Result<std::string> find_beside(std::string_view file);
 
 }  // namespace floe::bench

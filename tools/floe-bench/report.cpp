@@ -121,7 +121,7 @@ std::string plot_python(const PeerPlaces& places) {
 Status check_plot(const Options& options) {
   const std::string python = plot_python(options.places);
   if (auto script = find_beside("plot.py"); !script.ok()) return script.status();
-  if (succeeds({python, "-c", "import matplotlib"})) return {};
+  if (has_module(python, "matplotlib")) return {};
   return error(FLOE_ERR_ENVIRONMENT,
                "--plot: {} has no matplotlib: run tools/dev peers plot, or give --python", python);
 }

@@ -72,7 +72,7 @@ TEST(Segment, RefusesAWrongNonceSizeOrUnsealedMemory) {
   const auto dup = [&] { return UniqueFd(::fcntl((*own)->fd(), F_DUPFD_CLOEXEC, 0)); };
   EXPECT_THAT(Segment::attach(dup(), 2, 0, 124).status().message(), HasSubstr("nonce"));
   EXPECT_THAT(Segment::attach(dup(), 2, 1, 125).status().message(), HasSubstr("nonce"));
-  EXPECT_THAT(Segment::attach(dup(), 3, 0, 126).status().message(), HasSubstr("sealed memfd"));
+  EXPECT_THAT(Segment::attach(dup(), 20, 0, 126).status().message(), HasSubstr("sealed memfd"));
   UniqueFd unsealed(::memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   ASSERT_EQ(::ftruncate(unsealed.get(), static_cast<off_t>(SegmentLayout(2).total)), 0);
   EXPECT_THAT(Segment::attach(std::move(unsealed), 2, 0, 127).status().message(), HasSubstr("sealed memfd"));

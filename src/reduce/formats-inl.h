@@ -8,6 +8,10 @@
 //   multiply(a, x)    by a factor that the accumulator's type holds exactly
 //   narrow(a)         accumulators to stored: the only rounding; a NaN becomes the one quiet, positive NaN
 //                     without payload, since which payload an operation keeps depends on the machine
+//   kUnroll           blocks of a step
+// and, where numbers can be narrowed faster than that,
+//   unusual(blocks)   whether narrow_usual would be wrong for any of them; rarely true without need
+//   narrow_usual(a)
 // Included once for each target.
 
 #if defined(FLOE_REDUCE_FORMATS_INL_H) == defined(HWY_TARGET_TOGGLE)
@@ -30,6 +34,7 @@ template <class T>
 struct Plain {
   using Stored = hn::ScalableTag<T>;
   using Block = hn::Vec<Stored>;
+  static constexpr size_t kUnroll = 2;
 
   static HWY_INLINE Block widen(Block v) { return v; }
 
@@ -68,6 +73,7 @@ using VU32 = hn::Vec<U32>;
 // Accumulates in one vector of float32.
 struct InFloat32 {
   using Block = VF32;
+  static constexpr size_t kUnroll = 2;
 
   template <class Op>
   static HWY_INLINE Block apply(Block a, Block b) {
@@ -86,14 +92,17 @@ HWY_INLINE hn::Vec<D> canonical_nan(D d, hn::Vec<D> v, int16_t infinity, uint16_
   return hn::IfThenElse(is_nan, hn::Set(d, quiet), v);
 }
 
-// The upper half of a float32, rounded to nearest even by the carry of an integer addition, which makes the
-// step to the next exponent and to infinity too. (Highway's own demotion truncates on x86.) A NaN keeps its
-// kind because its lower half is zero: it comes from bfloat16 NaNs or is the machine's default.
-HWY_INLINE VU32 round_to_upper_half(VF32 v) {
-  const U32 d;
-  const VU32 bits = hn::BitCast(d, v);
-  const VU32 odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(d, 1u));
-  return hn::Add(bits, hn::Add(odd, hn::Set(d, 0x7FFFu)));
+// Where either is NaN: one instruction on x86.
+HWY_INLINE hn::Mask<F32> either_is_nan(VF32 a, VF32 b) {
+#if FLOE_X86_VECTORS && HWY_TARGET <= HWY_AVX3
+  return {_mm512_cmp_ps_mask(a.raw, b.raw, _CMP_UNORD_Q)};
+#elif FLOE_X86_VECTORS && HWY_TARGET == HWY_AVX2
+  return {_mm256_cmp_ps(a.raw, b.raw, _CMP_UNORD_Q)};
+#elif FLOE_X86_VECTORS
+  return {_mm_cmpunord_ps(a.raw, b.raw)};
+#else
+  return hn::Or(hn::IsNaN(a), hn::IsNaN(b));
+#endif
 }
 
 #if HWY_TARGET == HWY_SCALAR
@@ -105,8 +114,11 @@ struct BFloat16 : InFloat32 {
     return hn::BitCast(F32(), hn::ShiftLeft<16>(hn::PromoteTo(U32(), v)));
   }
   static HWY_INLINE hn::Vec<Stored> narrow(Block a) {
-    const auto rounded = hn::TruncateTo(Stored(), hn::ShiftRight<16>(round_to_upper_half(a)));
-    return canonical_nan(Stored(), rounded, 0x7F80, 0x7FC0);
+    const U32 d;
+    const VU32 bits = hn::BitCast(d, a);
+    const VU32 odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(d, 1u));
+    const VU32 rounded = hn::Add(bits, hn::Add(odd, hn::Set(d, 0x7FFFu)));
+    return canonical_nan(Stored(), hn::TruncateTo(Stored(), hn::ShiftRight<16>(rounded)), 0x7F80, 0x7FC0);
   }
 };
 
@@ -121,6 +133,7 @@ struct BFloat16 {
     HWY_INLINE Block(VF32 even_elements, VF32 odd_elements) : even(even_elements), odd(odd_elements) {}
     VF32 even, odd;
   };
+  static constexpr size_t kUnroll = 2;
 
   static HWY_INLINE Block widen(hn::Vec<Stored> v) {
     const U32 d;
@@ -142,13 +155,60 @@ struct BFloat16 {
     return {Plain<float>::multiply(a.even, factor), Plain<float>::multiply(a.odd, factor)};
   }
 
-  static HWY_INLINE hn::Vec<Stored> narrow(Block a) {
+  template <size_t kBlocks>
+  static HWY_INLINE bool unusual(const Block (&blocks)[kBlocks]) {
+    auto nan = either_is_nan(blocks[0].even, blocks[0].odd);
+    for (size_t b = 1; b < kBlocks; ++b) nan = hn::Or(nan, either_is_nan(blocks[b].even, blocks[b].odd));
+    return !hn::AllFalse(F32(), nan);
+  }
+
+  // The upper halves, rounded to nearest even: an integer addition of one makes the step to the next exponent
+  // and to infinity too. It is the carry of lower + 0x7FFF + (upper is odd), which is the upper bit of an
+  // average of 16-bit words. (Highway's own demotion truncates on x86.)
+  static HWY_INLINE hn::Vec<Stored> narrow_usual(Block a) {
     const Stored d;
-    const auto even = hn::BitCast(d, hn::ShiftRight<16>(round_to_upper_half(a.even)));
-    const auto odd = hn::BitCast(d, round_to_upper_half(a.odd));
-    return canonical_nan(d, hn::OddEven(odd, even), 0x7F80, 0x7FC0);
+    const auto even = hn::BitCast(U32(), a.even), odd = hn::BitCast(U32(), a.odd);
+    const auto upper = hn::OddEven(hn::BitCast(d, odd), hn::BitCast(d, hn::ShiftRight<16>(even)));
+    const auto lower = hn::OddEven(hn::BitCast(d, hn::ShiftLeft<16>(odd)), hn::BitCast(d, even));
+    const auto addend = hn::Or(hn::And(upper, hn::Set(d, uint16_t{1})), hn::Set(d, uint16_t{0x7FFE}));
+    return hn::Add(upper, hn::ShiftRight<15>(hn::AverageRound(lower, addend)));
+  }
+
+  // A NaN keeps its kind because its lower half is zero: it comes from bfloat16 NaNs or is the machine's
+  // default.
+  static HWY_INLINE hn::Vec<Stored> narrow(Block a) {
+    return canonical_nan(Stored(), narrow_usual(a), 0x7F80, 0x7FC0);
   }
 };
+
+#if FLOE_X86_BF16
+
+// Rounds by AVX512-BF16's instruction, which flushes subnormals and keeps payloads of NaN: blocks that have
+// either go the other way. As assembly because Highway's targets lack this extension, and a function that has
+// it could not be inlined into one that has not.
+struct NativeBFloat16 : BFloat16 {
+  template <size_t kBlocks>
+  static HWY_INLINE bool unusual(const Block (&blocks)[kBlocks]) {
+    constexpr int kQuietNan = 0x01, kSubnormal = 0x20, kSignallingNan = 0x80;
+    constexpr int kClasses = kQuietNan | kSubnormal | kSignallingNan;
+    __mmask16 any = 0;
+    for (const Block& block : blocks)
+      any |=
+          _mm512_fpclass_ps_mask(block.even.raw, kClasses) | _mm512_fpclass_ps_mask(block.odd.raw, kClasses);
+    return any != 0;
+  }
+
+  static HWY_INLINE hn::Vec<Stored> narrow_usual(Block a) {
+    HWY_ALIGN static constexpr uint16_t kInterleave[32] = {0,  16, 1,  17, 2,  18, 3,  19, 4,  20, 5,
+                                                           21, 6,  22, 7,  23, 8,  24, 9,  25, 10, 26,
+                                                           11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
+    __m512i halves;
+    asm("vcvtne2ps2bf16 %2, %1, %0" : "=v"(halves) : "v"(a.odd.raw), "v"(a.even.raw));
+    return hn::Vec<Stored>{_mm512_permutexvar_epi16(_mm512_load_si512(kInterleave), halves)};
+  }
+};
+
+#endif
 
 #endif
 
@@ -229,8 +289,18 @@ HWY_INLINE hn::Vec<hn::Rebind<uint16_t, F32>> float_to_float16(VF32 v) {
 
 struct Float16 : InFloat32 {
   using Stored = hn::Rebind<uint16_t, F32>;
+  static constexpr size_t kUnroll = 4;  // of half a vector
 
   static HWY_INLINE Block widen(hn::Vec<Stored> v) { return float16_to_float(v); }
+
+  template <size_t kBlocks>
+  static HWY_INLINE bool unusual(const Block (&blocks)[kBlocks]) {
+    auto nan = either_is_nan(blocks[0], blocks[kBlocks - 1]);
+    for (size_t b = 1; b + 1 < kBlocks; b += 2) nan = hn::Or(nan, either_is_nan(blocks[b], blocks[b + 1]));
+    return !hn::AllFalse(F32(), nan);
+  }
+
+  static HWY_INLINE hn::Vec<Stored> narrow_usual(Block a) { return float_to_float16(a); }
   static HWY_INLINE hn::Vec<Stored> narrow(Block a) {
     return canonical_nan(Stored(), float_to_float16(a), 0x7C00, 0x7E00);
   }

@@ -44,6 +44,7 @@ using KernelTable = std::array<std::array<KernelSet, kOps>, kTypes>;  // [type][
 void add_float_kernels(int64_t target, KernelTable& table);
 void add_float8_kernels(int64_t target, KernelTable& table);
 void add_half_kernels(int64_t target, KernelTable& table);
+void add_native_bf16_kernels(int64_t target, KernelTable& table);  // in place of the others' bfloat16
 void add_integer_kernels(int64_t target, KernelTable& table);
 void add_complex_kernels(KernelTable& table);
 

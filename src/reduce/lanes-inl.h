@@ -14,6 +14,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 
 HWY_BEFORE_NAMESPACE();
 namespace floe {
@@ -25,6 +26,8 @@ namespace hn = hwy::HWY_NAMESPACE;
 #define FLOE_X86_VECTORS (HWY_ARCH_X86 && HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128)
 // Conversions in hardware, which keep subnormals and round as the environment says: to nearest even.
 #define FLOE_NATIVE_F16 (HWY_TARGET == HWY_NEON || (FLOE_X86_VECTORS && HWY_TARGET <= HWY_AVX2))
+// Targets some of whose machines have AVX512-BF16.
+#define FLOE_X86_BF16 (FLOE_X86_VECTORS && HWY_TARGET <= HWY_AVX3)
 
 // ---- Memory: byte alignment only -----------------------------------------------------------------
 
@@ -53,38 +56,132 @@ struct Whole {
   }
 };
 
-// Whether this target reads and writes some lanes of this size without touching the memory of the others.
-template <class D>
-constexpr bool has_masks() {
-  return !HWY_MEM_OPS_MIGHT_FAULT || (HWY_TARGET == HWY_AVX2 && !HWY_IS_ASAN && sizeof(hn::TFromD<D>) >= 4);
-}
+#if HWY_TARGET == HWY_SCALAR
 
-// The first `lanes` of a vector, fewer than all; the others load as zero and are not stored.
+// Some of one lane: never used.
 struct First {
   size_t lanes;
 
   template <class D>
   HWY_INLINE hn::Vec<D> load(D d, const uint8_t* from) const {
-    if constexpr (has_masks<D>()) {
-      return hn::MaskedLoad(hn::FirstN(d, lanes), d, reinterpret_cast<const hn::TFromD<D>*>(from));
-    } else {
-      HWY_ALIGN uint8_t buffer[HWY_MAX_BYTES] = {};
-      std::memcpy(buffer, from, lanes * sizeof(hn::TFromD<D>));
-      return Whole().load(d, buffer);
-    }
+    return Whole().load(d, from);
+  }
+  template <class D>
+  HWY_INLINE void store(D d, hn::Vec<D> v, uint8_t* to) const {
+    Whole().store(d, v, to);
+  }
+};
+
+#else
+
+// Fewer than 16 bytes as one number, in no more reads and writes than can't be avoided: a call of memcpy to a
+// buffer and a load of what several stores wrote there take longer than all the rest of a small reduction.
+__extension__ using FewBytes = unsigned __int128;
+
+template <class Word>
+HWY_INLINE Word read_word(const uint8_t* from) {
+  Word word;
+  std::memcpy(&word, from, sizeof(word));
+  return word;
+}
+
+template <class Word>
+HWY_INLINE void write_word(FewBytes bytes, uint8_t* to) {
+  const auto word = static_cast<Word>(bytes);
+  std::memcpy(to, &word, sizeof(word));
+}
+
+// Of two words that overlap, or of bytes.
+template <class Word>
+HWY_INLINE FewBytes read_ends(const uint8_t* from, size_t count) {
+  const size_t second = count - sizeof(Word);
+  return read_word<Word>(from) | FewBytes{read_word<Word>(from + second)} << (8 * second);
+}
+
+template <class Word>
+HWY_INLINE void write_ends(FewBytes bytes, uint8_t* to, size_t count) {
+  const size_t second = count - sizeof(Word);
+  write_word<Word>(bytes, to);
+  write_word<Word>(bytes >> (8 * second), to + second);
+}
+
+HWY_INLINE FewBytes read_few(const uint8_t* from, size_t count) {
+  if (count >= 8) return read_ends<uint64_t>(from, count);
+  if (count >= 4) return read_ends<uint32_t>(from, count);
+  if (count >= 2) return read_ends<uint16_t>(from, count);
+  return count != 0 ? *from : 0;
+}
+
+HWY_INLINE void write_few(FewBytes bytes, uint8_t* to, size_t count) {
+  if (count >= 8) return write_ends<uint64_t>(bytes, to, count);
+  if (count >= 4) return write_ends<uint32_t>(bytes, to, count);
+  if (count >= 2) return write_ends<uint16_t>(bytes, to, count);
+  if (count != 0) *to = static_cast<uint8_t>(bytes);
+}
+
+// The first `lanes` of a vector, fewer than all, without touching the memory of the others, which load as
+// zero and are not stored.
+struct First {
+  size_t lanes;
+
+  template <class D>
+  HWY_INLINE hn::Vec<D> load(D d, const uint8_t* from) const {
+#if HWY_MEM_OPS_MIGHT_FAULT
+    return hn::BitCast(d, load_bytes(hn::Repartition<uint8_t, D>(), from, lanes * sizeof(hn::TFromD<D>)));
+#else
+    return hn::MaskedLoad(hn::FirstN(d, lanes), d, reinterpret_cast<const hn::TFromD<D>*>(from));
+#endif
   }
 
   template <class D>
   HWY_INLINE void store(D d, hn::Vec<D> v, uint8_t* to) const {
-    if constexpr (has_masks<D>()) {
-      hn::BlendedStore(v, hn::FirstN(d, lanes), d, reinterpret_cast<hn::TFromD<D>*>(to));
+#if HWY_MEM_OPS_MIGHT_FAULT
+    const hn::Repartition<uint8_t, D> bytes;
+    store_bytes(bytes, hn::BitCast(bytes, v), to, lanes * sizeof(hn::TFromD<D>));
+#else
+    hn::BlendedStore(v, hn::FirstN(d, lanes), d, reinterpret_cast<hn::TFromD<D>*>(to));
+#endif
+  }
+
+#if HWY_MEM_OPS_MIGHT_FAULT
+ private:
+  template <class D>
+  using Word = std::conditional_t<hn::MaxLanes(D()) >= 8, uint64_t, uint32_t>;
+
+  template <class D>
+  static HWY_INLINE hn::Vec<D> load_bytes(D d, const uint8_t* from, size_t count) {
+    if constexpr (hn::MaxLanes(D()) > 16) {
+      const hn::Half<D> half;
+      if (count < 16) return hn::ZeroExtendVector(d, load_bytes(half, from, count));
+      return hn::Combine(d, load_bytes(half, from + 16, count - 16), hn::LoadU(half, from));
     } else {
-      HWY_ALIGN uint8_t buffer[HWY_MAX_BYTES];
-      Whole().store(d, v, buffer);
-      std::memcpy(to, buffer, lanes * sizeof(hn::TFromD<D>));
+      const hn::Repartition<Word<D>, D> words;
+      const FewBytes bytes = read_few(from, count);
+      auto v = hn::Set(words, static_cast<Word<D>>(bytes));
+      if constexpr (hn::MaxLanes(D()) == 16)
+        v = hn::OddEven(hn::Set(words, static_cast<Word<D>>(bytes >> 64)), v);
+      return hn::BitCast(d, v);
     }
   }
+
+  template <class D>
+  static HWY_INLINE void store_bytes(D d, hn::Vec<D> v, uint8_t* to, size_t count) {
+    if constexpr (hn::MaxLanes(D()) > 16) {
+      const hn::Half<D> half;
+      if (count < 16) return store_bytes(half, hn::LowerHalf(half, v), to, count);
+      hn::StoreU(hn::LowerHalf(half, v), half, to);
+      store_bytes(half, hn::UpperHalf(half, v), to + 16, count - 16);
+    } else {
+      const auto words = hn::BitCast(hn::Repartition<Word<D>, D>(), v);
+      FewBytes bytes = hn::GetLane(words);
+      if constexpr (hn::MaxLanes(D()) == 16) bytes |= FewBytes{hn::ExtractLane(words, 1)} << 64;
+      write_few(bytes, to, count);
+    }
+  }
+#endif
 };
+
+#endif
 
 // ---- Minimum and maximum -------------------------------------------------------------------------
 

@@ -38,7 +38,7 @@ class Loop {
         factors_(job.factors) {}
 
   HWY_INLINE void run(uint64_t begin, uint64_t end) const {
-    constexpr size_t kUnroll = 2;
+    constexpr size_t kUnroll = Format::kUnroll;
     const size_t lanes = hn::Lanes(Stored());
     uint64_t at = begin;
     for (; end - at >= kUnroll * lanes; at += kUnroll * lanes) step<kUnroll>(at, Whole());
@@ -65,7 +65,15 @@ class Loop {
         for (size_t b = 0; b < kBlocks; ++b) add(sum[b], source + b * stride, s, access);
       }
     }
-    for (size_t b = 0; b < kBlocks; ++b) store(sum[b], offset + b * stride, access);
+    if constexpr (kScaling == Scaling::kDivisor)
+      for (Block& block : sum) block = Format::divide(block, divisor_);
+    if constexpr (requires { Format::unusual(sum); }) {
+      if (HWY_LIKELY(!Format::unusual(sum))) {
+        for (size_t b = 0; b < kBlocks; ++b) store(Format::narrow_usual(sum[b]), offset + b * stride, access);
+        return;
+      }
+    }
+    for (size_t b = 0; b < kBlocks; ++b) store(Format::narrow(sum[b]), offset + b * stride, access);
   }
 
   template <class Access>
@@ -84,9 +92,7 @@ class Loop {
   }
 
   template <class Access>
-  HWY_INLINE void store(Block sum, size_t offset, Access access) const {
-    if constexpr (kScaling == Scaling::kDivisor) sum = Format::divide(sum, divisor_);
-    const auto result = Format::narrow(sum);
+  HWY_INLINE void store(hn::Vec<Stored> result, size_t offset, Access access) const {
     access.store(Stored(), result, destination_ + offset);
     if constexpr (kDestinations == 2) access.store(Stored(), result, copy_ + offset);
   }

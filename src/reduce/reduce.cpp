@@ -16,6 +16,16 @@
 namespace floe {
 namespace {
 
+// AVX512-BF16, which Highway's targets do not tell.
+bool has_native_bf16([[maybe_unused]] int64_t target) {
+#if HWY_ARCH_X86
+  __builtin_cpu_init();
+  return target <= HWY_AVX3 && __builtin_cpu_supports("avx512bf16");
+#else
+  return false;
+#endif
+}
+
 // The instruction sets of this machine, best first, and the one in use.
 class Dispatch {
  public:
@@ -23,8 +33,8 @@ class Dispatch {
     for (const int64_t target : hwy::SupportedAndGeneratedTargets()) {  // best first
       std::string name = hwy::TargetName(target);
       std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::tolower(c); });
-      names_.push_back(std::move(name));
-      targets_.push_back(target);
+      if (isas_.empty() && has_native_bf16(target)) add(name + "_bf16", target, true);
+      add(std::move(name), target, false);
     }
     use(0);
   }
@@ -35,16 +45,28 @@ class Dispatch {
 
   void use(size_t index) {
     current_ = index;
-    add_float_kernels(targets_[index], table_);
-    add_float8_kernels(targets_[index], table_);
-    add_half_kernels(targets_[index], table_);
-    add_integer_kernels(targets_[index], table_);
+    const auto [target, native_bf16] = isas_[index];
+    add_float_kernels(target, table_);
+    add_float8_kernels(target, table_);
+    add_half_kernels(target, table_);
+    if (native_bf16) add_native_bf16_kernels(target, table_);
+    add_integer_kernels(target, table_);
     add_complex_kernels(table_);
   }
 
  private:
+  struct Isa {
+    int64_t target;
+    bool native_bf16;
+  };
+
+  void add(std::string name, int64_t target, bool native_bf16) {
+    names_.push_back(std::move(name));
+    isas_.push_back({target, native_bf16});
+  }
+
   std::vector<std::string> names_;
-  std::vector<int64_t> targets_;
+  std::vector<Isa> isas_;  // of the same index
   size_t current_ = 0;
   KernelTable table_{};
 };

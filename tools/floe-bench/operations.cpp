@@ -22,6 +22,7 @@ std::vector<Part> from_root(const Call& c) { return {{0, c.count, kRoot, 0}}; }
 
 std::vector<Part> one_of_each(const Call& c) {
   std::vector<Part> parts;
+  parts.reserve(c.ranks);
   for (uint32_t rank = 0; rank < c.ranks; ++rank) parts.push_back({rank * c.count, c.count, rank, 0});
   return parts;
 }

@@ -136,7 +136,8 @@ void add_what(CLI::App& app, Words& words, Options& options) {
   app.add_option("--place", options.place,
                  "in: sends and receives in one buffer; out: in two; both. An operation with one form is "
                  "measured in that")
-      ->transform(CLI::CheckedTransformer(places))
+      ->transform(CLI::CheckedTransformer(places).description(""))
+      ->type_name("in|out|both")
       ->default_str("both");
   app.add_flag("--cold", options.manner.cold, "Takes the buffers out of the caches before each call");
   app.add_flag("--touch", options.manner.touch,
@@ -150,7 +151,8 @@ void add_output(CLI::App& app, Options& options) {
   const std::map<std::string, Columns> columns = {{"nccl", Columns::kNccl}, {"times", Columns::kTimes}};
   app.add_option("--columns", options.columns,
                  "nccl: time, algbw and busbw as nccl-tests has them; times: min, p50, mean and p99")
-      ->transform(CLI::CheckedTransformer(columns))
+      ->transform(CLI::CheckedTransformer(columns).description(""))
+      ->type_name("nccl|times")
       ->default_str("nccl");
   app.add_flag("--json", options.json, "One JSON object a line instead of the table");
   app.add_option("--csv", options.csv, "Also writes all figures to this file");

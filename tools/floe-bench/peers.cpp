@@ -206,6 +206,7 @@ Result<std::string> find_beside(std::string_view file) {
 
 std::vector<std::string> peer_names() {
   std::vector<std::string> names;
+  names.reserve(kPeers.size());
   for (const Peer& peer : kPeers) names.emplace_back(peer.name);
   return names;
 }
@@ -233,8 +234,8 @@ std::string describe_peers(const std::vector<std::string>& names, const PeerPlac
   std::vector<std::string> words;
   for (const std::string& name : names) {
     std::string version;
-    std::ifstream(peer_path(places, name + "/version")) >> version;
-    words.push_back(version.empty() ? name : name + " " + version);
+    std::ifstream(peer_path(places, fmt::format("{}/version", name))) >> version;
+    words.push_back(version.empty() ? name : fmt::format("{} {}", name, version));
   }
   return fmt::format("{}", fmt::join(words, ", "));
 }

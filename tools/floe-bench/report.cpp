@@ -1,7 +1,6 @@
 #include "report.h"
 
 #include <fmt/format.h>
-#include <fmt/ostream.h>
 #include <poll.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -189,7 +188,7 @@ void Report::write(const Row& row) {
   std::string text;
   for (const auto& [name, value] : json.items())
     if (!name.starts_with("ratio"))
-      text += (value.is_string() ? value.get<std::string>() : value.dump()) + ",";
+      text += fmt::format("{},", value.is_string() ? value.get<std::string>() : value.dump());
   text += fmt::format("\"{}\"\n", machine_);
   csv_ << text;
   if (file_.is_open()) file_ << text << std::flush;

@@ -252,6 +252,9 @@ def main() -> None:
     else:
         library = Gloo(rank, size)
     dist.barrier()
+    # All have opened them: whatever ends this process, nothing stays behind.
+    for memory in Path("/dev/shm").glob(f"*floe-bench?{key}_{rank}"):
+        memory.unlink(missing_ok=True)
     peer = Peer(library, rank, size)
     print("ready", file=answers, flush=True)
     for line in sys.stdin:

@@ -104,7 +104,8 @@ int Group::step_collectives() {
     if (poll == Poll::kMismatch && !disagrees_) check_members();
     if (poll == Poll::kMismatch && !disagrees_ && !peer_fault_) {
       disagrees_ = front->mismatch_with();
-      probe(*front);
+      front->probed = true;
+      tell_history();
       compare_notes(front->sequence());
     }
     if (poll != Poll::kMoved && poll != Poll::kDone) break;
@@ -228,13 +229,27 @@ void Group::compare_notes(uint64_t sequence) {
 
 void Group::probe(Operation& operation) {
   operation.probed = true;
+  tell(operation.sequence(), operation.descriptor());
+  wake_peers();
+}
+
+// The calls up to the one that shows that some differ: it may have been an earlier one.
+void Group::tell_history() {
+  const uint64_t length = recent_.size();
+  for (uint64_t age = std::min(length, collective_sequence_); age-- > 0;) {
+    const Note& mine = recent_[(collective_sequence_ - age) % length];
+    tell(mine.sequence, mine.descriptor);
+  }
+  wake_peers();
+}
+
+void Group::tell(uint64_t sequence, const Descriptor& descriptor) {
   PacketHeader header;
   header.kind = PacketKind::kProbe;
-  header.tag = operation.sequence();
-  header.descriptor = operation.descriptor();
+  header.tag = sequence;
+  header.descriptor = descriptor;
   for (uint32_t peer = 0; peer < size(); ++peer)
     if (peer != rank()) messenger_.control(peer, header);
-  wake_peers();
 }
 
 void Group::on_fault_packet(const PacketHeader& header, std::span<const std::byte> payload) {

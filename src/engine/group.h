@@ -122,6 +122,8 @@ class Group final : public PacketSink {
   void check_waiting_for_gone();
   void check_time();
   void probe(Operation& operation);
+  void tell_history();
+  void tell(uint64_t sequence, const Descriptor& descriptor);
   void compare_notes(uint64_t sequence);
   void compare(uint32_t other, const Note& theirs);
   void note(uint32_t source, uint64_t sequence, const Descriptor& descriptor);

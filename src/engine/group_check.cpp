@@ -154,9 +154,10 @@ void Group::check_time() {
   Collective& front = *collectives_.front();
   if (!front.probed && front.elapsed() > kProbeAfterSeconds) probe(front);
   if (disagrees_ && front.elapsed() > kExplainSeconds)
-    fail(error(FLOE_ERR_MISMATCH,
-               "{} called another collective or other arguments than rank {}, which called {}",
-               config_.members[*disagrees_].who, rank(), describe(front.descriptor())),
+    fail(error(
+             FLOE_ERR_MISMATCH,
+             "{} called another collective or other arguments than rank {}, now or before: rank {} called {}",
+             config_.members[*disagrees_].who, rank(), rank(), describe(front.descriptor())),
          *disagrees_);
 }
 

@@ -7,7 +7,9 @@ DirectPath::DirectPath(std::vector<std::shared_ptr<Segment>> segments, uint32_t 
       small_(ranks_.size()),
       stream_(ranks_.size(), ranks_.own().layout().outbox_bytes) {}
 
-DirectOperation DirectPath::make(const DirectArgs& args) {
+DirectOperation DirectPath::make(DirectArgs args) {
+  hash_ = (hash_ ^ args.hash) * 0x9e3779b1;  // Fibonacci hashing (Knuth, volume 3, 6.4)
+  args.hash = hash_ >> 8;
   const Movement what(args, ranks_.size(), ranks_.self());
   if (SmallExchange::fits(what, small_))
     return DirectOperation(std::in_place_type<SmallExchange>, ranks_, small_, what);

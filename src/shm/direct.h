@@ -53,8 +53,9 @@ class DirectPath {
   uint32_t ranks() const { return ranks_.size(); }
   uint32_t self() const { return ranks_.self(); }
 
-  // Takes its turn: made in the same order on all ranks.
-  DirectOperation make(const DirectArgs& args);
+  // Takes its turn: made in the same order on all ranks. args.hash becomes that of all operations so far: a
+  // rank whose part was over before others could differ learns of it at the next one that has them meet.
+  DirectOperation make(DirectArgs args);
 
   // For collectives that run as messages: tells the peers that this rank has entered the one numbered
   // `sequence`, and whether all of them have entered the same, so that a rank that called something else
@@ -65,6 +66,7 @@ class DirectPath {
 
  private:
   LocalRanks ranks_;
+  uint32_t hash_ = 0;  // of all operations so far
   SmallExchange::State small_;
   Stream::State stream_;
   ReturnLine::State line_;

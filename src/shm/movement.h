@@ -54,6 +54,8 @@ class Movement {
   uint32_t blocks_in_slot() const { return args_.pattern.block_each ? ranks_ : 1; }
   bool publishes(uint32_t rank) const { return contains(args_.pattern.publish, rank); }
   bool reads(uint32_t rank) const { return contains(args_.pattern.read, rank); }
+  // Whether this rank needs something of `peer`.
+  bool reads_from(uint32_t peer) const { return peer != self_ && reads(self_) && publishes(peer); }
 
   // Bytes [begin, begin + bytes) of each block, `bytes` apart in the slot.
   void publish(CopyOut& copy_out, std::byte* slot, uint64_t begin, uint64_t bytes) const;

@@ -86,7 +86,7 @@ struct SegmentLayout {
   explicit SegmentLayout(uint32_t ranks);
 
   static constexpr size_t kSmallSlotBytes = 4096;
-  static constexpr uint32_t kSmallSlots = 2;  // used in turn, so that no trailing barrier is needed
+  static constexpr uint32_t kSmallSlots = 8;  // used in turn: how far a rank may be ahead of another
   static constexpr uint32_t kChunkSlots = 3;  // in rotation
   static constexpr size_t kStreamChunkBytes = 64 << 10;
   static constexpr uint32_t kValues = 4;  // that survivors exchange: see comm/shrink.cpp

@@ -13,15 +13,36 @@ std::byte* data_of(std::byte* slot) { return slot + sizeof(uint64_t); }
 }  // namespace
 
 // A reader copies from all slots while their owners wait: worth it while that stays near 1 KiB.
-SmallExchange::State::State(uint32_t ranks) : most(std::max<uint64_t>(1024 / (ranks - 1), 64)) {}
+SmallExchange::State::State(uint32_t ranks) : most(std::max<uint64_t>(1024 / (ranks - 1), 64)), seen(ranks) {}
+
+uint64_t SmallExchange::flag(uint32_t peer, uint64_t turn) const {
+  // Acquire: pairs with the release in publish().
+  return flag_of((*ranks_)[peer].small_slot(turn)).load(std::memory_order_acquire);
+}
+
+// Whether `peer` has finished the turn whose slot this rank takes next.
+bool SmallExchange::has_room(uint32_t peer) const {
+  return peer == ranks_->self() || state_->seen[peer] + SegmentLayout::kSmallSlots > state_->turn + 1;
+}
+
+bool SmallExchange::room() {
+  const uint64_t last = state_->turn, needed = last + 2 - SegmentLayout::kSmallSlots;
+  for (uint32_t peer = 0; peer < ranks_->size(); ++peer) {
+    if (has_room(peer)) continue;
+    // Its latest turn if it is up to date, which lasts for some turns; else the one that is needed.
+    for (const uint64_t turn : {last, needed})
+      if (state_->seen[peer] < turn && Flag::reached(flag(peer, turn), turn)) state_->seen[peer] = turn;
+    if (!has_room(peer)) return false;
+  }
+  return true;
+}
 
 void SmallExchange::publish() {
   turn_ = ++state_->turn;
   std::byte* const slot = ranks_->own().small_slot(turn_);
   what_.publish(state_->copy_out, data_of(slot), 0, what_.block_bytes());
-  // Release: pairs with the acquire in poll(). The data before it is visible to whoever reads this turn.
-  // The slot is free: it was last used in turn - 2, which every peer has finished reading, because this
-  // rank finished turn - 1 and so saw every peer publish turn - 1.
+  // Release: pairs with the acquire in flag(). The data before it is visible to whoever reads this turn. The
+  // slot is free: see room().
   flag_of(slot).store(Flag::word(turn_, what_.args().hash), std::memory_order_release);
 }
 
@@ -34,31 +55,32 @@ void SmallExchange::combine() {
     what_.reduce_all(slots.first(n), 0, bytes);
   } else if (!what_.args().pattern.reduces) {
     what_.keep_own(0, bytes);
-    for (uint32_t rank = 0; rank < n && what_.reads(self); ++rank)
-      if (rank != self && what_.publishes(rank))
-        what_.keep(rank, data_of((*ranks_)[rank].small_slot(turn_)), 0, bytes);
+    for (uint32_t rank = 0; rank < n; ++rank)
+      if (what_.reads_from(rank)) what_.keep(rank, data_of((*ranks_)[rank].small_slot(turn_)), 0, bytes);
   }
 }
 
 Poll SmallExchange::poll() {
   const bool first = turn_ == 0;
-  if (first) publish();
+  if (first) {
+    if (!room()) return Poll::kPending;
+    publish();
+  }
   const uint64_t wanted = Flag::word(turn_, what_.args().hash);
   for (; arrived_ < ranks_->size(); ++arrived_) {
-    if (arrived_ == ranks_->self()) continue;
-    // Acquire: pairs with the release in publish().
-    const uint64_t word = flag_of((*ranks_)[arrived_].small_slot(turn_)).load(std::memory_order_acquire);
-    if (word == wanted) continue;
-    if (Flag::reached(word, turn_)) return Poll::kMismatch;
-    return first ? Poll::kMoved : Poll::kPending;
+    if (!what_.reads_from(arrived_)) continue;
+    const uint64_t word = flag(arrived_, turn_);
+    if (word != wanted && Flag::reached(word, turn_)) return Poll::kMismatch;
+    if (word != wanted) return first ? Poll::kMoved : Poll::kPending;
+    state_->seen[arrived_] = turn_;
   }
   combine();
   return Poll::kDone;
 }
 
 bool SmallExchange::waits_for(uint32_t peer) const {
-  if (peer == ranks_->self() || peer < arrived_) return false;
-  return !Flag::reached(flag_of((*ranks_)[peer].small_slot(turn_)).load(std::memory_order_relaxed), turn_);
+  if (turn_ == 0) return !has_room(peer);
+  return peer >= arrived_ && what_.reads_from(peer) && !Flag::reached(flag(peer, turn_), turn_);
 }
 
 }  // namespace floe

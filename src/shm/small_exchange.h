@@ -1,6 +1,10 @@
-// Small collectives: each rank publishes its data beside its flag, and reads the slots of all others: one
-// crossing. Every rank waits for all of them, whatever it reads, so that two slots in turn are enough.
+// Small collectives: each rank publishes its data beside its flag, and reads the slots of those that have
+// data for it: one crossing. A rank publishes in every turn, if only to say that it has come so far: who has
+// published turn t has finished all before it. So slots are used in turn without acknowledgements.
 #pragma once
+
+#include <cstdint>
+#include <vector>
 
 #include "shm/local_ranks.h"
 #include "shm/movement.h"
@@ -12,8 +16,9 @@ class SmallExchange {
   // What outlives an operation.
   struct State {
     explicit State(uint32_t ranks);
-    uint64_t most;      // bytes of a block
-    uint64_t turn = 0;  // operations started
+    uint64_t most;               // bytes of a block
+    uint64_t turn = 0;           // operations started
+    std::vector<uint64_t> seen;  // the last turn that each rank is known to have published
     CopyOut copy_out{SegmentLayout::kSmallSlots * SegmentLayout::kSmallSlotBytes};
   };
   static bool fits(const Movement& what, const State& state) {
@@ -28,6 +33,10 @@ class SmallExchange {
   uint32_t mismatch_with() const { return arrived_; }
 
  private:
+  // The flag of `peer` in the slot of `turn`, which may hold a later one.
+  uint64_t flag(uint32_t peer, uint64_t turn) const;
+  bool room();
+  bool has_room(uint32_t peer) const;
   void publish();
   void combine();
 
@@ -35,7 +44,7 @@ class SmallExchange {
   State* state_;
   Movement what_;
   uint64_t turn_ = 0;     // once published
-  uint32_t arrived_ = 0;  // ranks below this one have arrived
+  uint32_t arrived_ = 0;  // ranks below this one are not waited for any more
 };
 
 }  // namespace floe

@@ -96,10 +96,10 @@ Poll Stream::take() {
   const uint64_t begin = taken_ * piece_, bytes = part(taken_);
   const bool reduces = what_.args().pattern.reduces;
   for (; source_ < n; ++source_) {
-    if (!awaits(source_)) continue;
+    if (!what_.reads_from(source_)) continue;
     const Poll poll = arrival(source_);
     if (poll != Poll::kDone) return poll;
-    if (!reduces && reads_from(source_)) what_.keep(source_, slot(source_, taken_), begin, bytes);
+    if (!reduces) what_.keep(source_, slot(source_, taken_), begin, bytes);
   }
   if (reduces && what_.reads(self)) {
     PerRank<const std::byte*> slots(n);
@@ -130,7 +130,7 @@ Poll Stream::poll() {
 }
 
 bool Stream::waits_for(uint32_t peer) const {
-  if (taken_ < put_) return peer >= source_ && awaits(peer) && arrival(peer) == Poll::kPending;
+  if (taken_ < put_) return peer >= source_ && what_.reads_from(peer) && arrival(peer) == Poll::kPending;
   return peer != ranks_->self() && state_->seen[peer] < state_->freed + kAhead;
 }
 

@@ -66,11 +66,6 @@ class Stream {
   void put();
   Poll take();                        // from the peers that have not been read yet; kDone: the chunk is read
   Poll arrival(uint32_t peer) const;  // of chunk taken_
-  bool reads_from(uint32_t peer) const {
-    return peer != ranks_->self() && what_.reads(ranks_->self()) && what_.publishes(peer);
-  }
-  // Nobody goes on before all have come: ranks that were called with something else all find out.
-  bool awaits(uint32_t peer) const { return taken_ == 0 ? peer != ranks_->self() : reads_from(peer); }
   std::byte* slot(uint32_t rank, uint64_t chunk) const;
 
   const LocalRanks* ranks_;

@@ -1,21 +1,31 @@
-/* SmallExchange (src/shm/small_exchange.h): two slots in turn, no trailing barrier, and ranks that die anywhere.
+/* SmallExchange (src/shm/small_exchange.h): slots in turn without acknowledgements, and ranks that die anywhere. In
+ * every other turn all ranks have data for all; in the others only the last rank has, and only its peers read.
  *
- * Shown: a rank that finishes a turn has added what every rank published for that turn, whatever the others
- * do meanwhile; every rank ends, by finishing or with an error, whoever dies; a rank fails only if some rank
- * died before it had published that turn.
+ * Shown: a rank that reads finds what was published for that turn, also while it is still reading; every rank ends, by
+ * finishing or with an error, whoever dies; a rank fails only if some rank died that it still needed.
  *
- * -DBUG_ONE_SLOT, -DBUG_FLAG_FIRST, -DBUG_NO_SECOND_LOOK must each be found. */
+ * -DBUG_NO_ROOM, -DBUG_ONE_SHORT, -DBUG_FLAG_FIRST, -DBUG_NO_SECOND_LOOK must each be found. */
+#ifndef RANKS
 #define RANKS 3
-#define TURNS 4
-#ifdef BUG_ONE_SLOT
-#define SLOT(turn) 0
+#endif
+#ifndef TURNS
+#define TURNS 5
+#endif
+#define SLOTS 2
+#define SLOT(turn) ((turn) % SLOTS)
+#define PUBLISHES(rank, turn) ((turn) % 2 == 1 || (rank) == RANKS - 1)
+#define READS(rank, turn) ((turn) % 2 == 1 || (rank) != RANKS - 1)
+#define READS_FROM(rank, of, turn) ((rank) != (of) && READS(rank, turn) && PUBLISHES(of, turn))
+/* The turn that all must have published before the slot of `turn` may be taken. */
+#ifdef BUG_ONE_SHORT
+#define NEEDED(turn) ((turn) - SLOTS)
 #else
-#define SLOT(turn) ((turn) % 2)
+#define NEEDED(turn) ((turn) + 1 - SLOTS)
 #endif
 
 typedef Rank {
-  byte data[2];
-  byte flag[2];
+  byte data[SLOTS];
+  byte flag[SLOTS];
   byte published;  /* ghost: the last turn published */
   bool dead;       /* what its pidfd says */
   bool failed      /* SegmentHeader::state */
@@ -33,37 +43,59 @@ proctype rank(byte self) {
   :: turn > TURNS -> break
   :: else ->
     MAY_DIE;
+    peer = 0;
+#ifndef BUG_NO_ROOM
+    do
+    :: peer == RANKS -> break
+    :: peer < RANKS && (peer == self || turn < SLOTS) -> peer++
+    :: peer < RANKS && peer != self && turn >= SLOTS ->
+      if
+      :: ranks[peer].flag[SLOT(NEEDED(turn))] >= NEEDED(turn) -> peer++
+      :: ranks[peer].flag[SLOT(NEEDED(turn))] < NEEDED(turn) && (ranks[peer].dead || ranks[peer].failed) ->
+        if
+        :: ranks[peer].flag[SLOT(NEEDED(turn))] >= NEEDED(turn) -> peer++
+        :: else ->
+          assert(ranks[peer].published < NEEDED(turn));
+          ranks[self].failed = true;
+          goto end
+        fi
+      fi
+    od;
+#endif
 #ifdef BUG_FLAG_FIRST
     ranks[self].flag[SLOT(turn)] = turn;
-    ranks[self].data[SLOT(turn)] = turn;
-#else
-    ranks[self].data[SLOT(turn)] = turn;
+#endif
+    if
+    :: PUBLISHES(self, turn) -> ranks[self].data[SLOT(turn)] = turn
+    :: else
+    fi;
     MAY_DIE;
     d_step { ranks[self].flag[SLOT(turn)] = turn; ranks[self].published = turn }
-#endif
     peer = 0;
     do
     :: peer == RANKS -> break
-    :: peer == self -> peer++
-    :: peer != self && peer < RANKS && ranks[peer].flag[SLOT(turn)] == turn ->
-      /* combine(): the slot must still hold this turn's data when it is read. */
+    :: peer < RANKS && !READS_FROM(self, peer, turn) -> peer++
+    :: peer < RANKS && READS_FROM(self, peer, turn) && ranks[peer].flag[SLOT(turn)] >= turn ->
+      /* The slot must hold this turn's data until it has been read. */
+      assert(ranks[peer].flag[SLOT(turn)] == turn && ranks[peer].data[SLOT(turn)] == turn);
       assert(ranks[peer].data[SLOT(turn)] == turn);
       peer++
-    :: peer != self && peer < RANKS && ranks[peer].flag[SLOT(turn)] != turn ->
-      /* Group::check(): a peer that is gone, or has failed; then what it published before still counts. */
+    :: peer < RANKS && READS_FROM(self, peer, turn) && ranks[peer].flag[SLOT(turn)] < turn ->
+      (ranks[peer].flag[SLOT(turn)] >= turn || ranks[peer].dead || ranks[peer].failed);
       was_gone = ranks[peer].dead || ranks[peer].failed;
+      /* Group::check(): a peer that is gone, or has failed; then what it published before still counts. */
       if
       :: was_gone ->
 #ifndef BUG_NO_SECOND_LOOK
         if
-        :: ranks[peer].flag[SLOT(turn)] == turn -> goto next
+        :: ranks[peer].flag[SLOT(turn)] >= turn -> goto next
         :: else
         fi;
 #endif
         assert(ranks[peer].published < turn);
         ranks[self].failed = true;
         goto end
-      :: else -> (ranks[peer].flag[SLOT(turn)] == turn || ranks[peer].dead || ranks[peer].failed)
+      :: else
       fi;
 next: skip
     od;

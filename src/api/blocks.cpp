@@ -50,6 +50,18 @@ Status check_scatter_root(const Communicator& comm, const void* send, const Bloc
   return memory.check();
 }
 
+// The root of a gather or a scatter of equal blocks: `all` of them in one buffer, `one` of this rank's in the
+// other, which becomes the block that FLOE_IN_PLACE stands for.
+template <class Pointer>
+Status check_equal_root(const Communicator& comm, const void* all, std::string_view all_name, Pointer& one,
+                        std::string_view one_name, uint64_t count, uint64_t bytes) {
+  FLOE_TRY(check_buffer(all, count, all_name));
+  auto* const own = static_cast<std::byte*>(const_cast<void*>(all)) + comm.rank() * bytes;
+  if (one == FLOE_IN_PLACE) one = own;
+  FLOE_TRY(check_buffer(one, count, one_name));
+  return one == own ? Status() : check_overlap(one, bytes, all, comm.size() * bytes);
+}
+
 // `buffer` is "send" of a gather or "recv" of a scatter, on a rank that is not the root.
 Status check_leaf(const void* buffer, uint64_t count, std::string_view name) {
   if (buffer == FLOE_IN_PLACE)
@@ -135,7 +147,7 @@ floe_status_t floe_gather(floe_comm_t* comm, const void* send, void* recv, uint6
     FLOE_TRY(check_count(count, type, c.size()));
     FLOE_TRY(check_root(root, c));
     const uint64_t bytes = count * type_size(type);
-    FLOE_TRY(c.rank() == root ? check_gather_root(c, send, bytes, recv, equal_blocks(c.size(), bytes))
+    FLOE_TRY(c.rank() == root ? check_equal_root(c, recv, "recv", send, "send", count, bytes)
                               : check_leaf(send, count, "send"));
     return conclude(c, c.gather(send, recv, count, type, root, !req), req);
   });
@@ -164,7 +176,7 @@ floe_status_t floe_scatter(floe_comm_t* comm, const void* send, void* recv, uint
     FLOE_TRY(check_count(count, type, c.size()));
     FLOE_TRY(check_root(root, c));
     const uint64_t bytes = count * type_size(type);
-    FLOE_TRY(c.rank() == root ? check_scatter_root(c, send, equal_blocks(c.size(), bytes), recv, bytes)
+    FLOE_TRY(c.rank() == root ? check_equal_root(c, send, "send", recv, "recv", count, bytes)
                               : check_leaf(recv, count, "recv"));
     return conclude(c, c.scatter(send, recv, count, type, root, !req), req);
   });

@@ -137,7 +137,8 @@ void Engine::add(Group& group) {
   busy_.reserve(groups_.size());  // so that started() can't fail
   constexpr uint32_t kSpins = 2000, kSpinsOversubscribed = 50;
   const uint32_t spins = group.oversubscribed() ? kSpinsOversubscribed : kSpins;
-  spins_ = spins_ == 0 ? spins : std::min(spins_, spins);
+  const uint32_t before = spins_.load(std::memory_order_relaxed);
+  spins_.store(before == 0 ? spins : std::min(before, spins), std::memory_order_relaxed);
 }
 
 void Engine::remove(Group& group) {
@@ -271,7 +272,7 @@ bool Engine::wait(const Operation& operation, Deadline until) {
     waiters_.fetch_sub(1, std::memory_order_seq_cst);
     if (any_busy_.load(std::memory_order_relaxed)) notify_worker();
   });
-  Spinner spinner(spins_);
+  Spinner spinner(spins_.load(std::memory_order_relaxed));
   for (uint32_t turn = 0; !operation.complete(); ++turn) {
     int moved = 0;
     if (pass(&moved) && moved != 0) spinner.reset();

@@ -107,7 +107,6 @@ class Engine final : private PacketSink {
   std::unique_ptr<FabricTransport> fabric_;
   Clock::time_point last_check_{};
   uint32_t passes_ = 0;
-  uint32_t spins_ = 0;  // passes without a result before yielding
 
   // One thread sleeps on the descriptors for all, the others on the condition variable: an eventfd that
   // several sleep on and empty is lost to some.
@@ -117,6 +116,7 @@ class Engine final : private PacketSink {
   uint64_t news_ = 0;                   // under sleep_mutex_
   std::atomic<uint32_t> followers_{0};  // threads on the condition variable
 
+  std::atomic<uint32_t> spins_{0};     // passes without a result before yielding; a hint
   std::atomic<bool> any_busy_{false};  // !busy_.empty(), for the worker
   std::atomic<uint32_t> waiters_{0};   // threads in wait()
   std::atomic<bool> stopping_{false};

@@ -67,7 +67,7 @@ struct First {
     return Whole().load(d, from);
   }
   template <class D>
-  HWY_INLINE void store(D d, hn::Vec<D> v, uint8_t* to) const {
+  HWY_INLINE void store([[maybe_unused]] D d, hn::Vec<D> v, uint8_t* to) const {
     Whole().store(d, v, to);
   }
 };
@@ -134,7 +134,7 @@ struct First {
   }
 
   template <class D>
-  HWY_INLINE void store(D d, hn::Vec<D> v, uint8_t* to) const {
+  HWY_INLINE void store([[maybe_unused]] D d, hn::Vec<D> v, uint8_t* to) const {
 #if HWY_MEM_OPS_MIGHT_FAULT
     const hn::Repartition<uint8_t, D> bytes;
     store_bytes(bytes, hn::BitCast(bytes, v), to, lanes * sizeof(hn::TFromD<D>));
@@ -165,7 +165,7 @@ struct First {
   }
 
   template <class D>
-  static HWY_INLINE void store_bytes(D d, hn::Vec<D> v, uint8_t* to, size_t count) {
+  static HWY_INLINE void store_bytes([[maybe_unused]] D d, hn::Vec<D> v, uint8_t* to, size_t count) {
     if constexpr (hn::MaxLanes(D()) > 16) {
       const hn::Half<D> half;
       if (count < 16) return store_bytes(half, hn::LowerHalf(half, v), to, count);

@@ -63,8 +63,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string bytes(reinterpret_cast<const char*>(data), size);
   // An even first byte: behind a Hello, where the requests are.
   talk(size != 0 && data[0] % 2 == 0 ? hello + bytes.substr(1) : bytes);
-  const std::string honest =
-      hello + request(tcp::kSet, "honest", "value") + request(tcp::kGet, "honest", "");
+  const std::string honest = hello + request(tcp::kSet, "honest", "value") + request(tcp::kGet, "honest", "");
   // On a busy machine one may be so slow that the server takes it for a stranger and closes.
   for (int attempt = 0; attempt < 5; ++attempt)
     if (talk(honest).ends_with("value")) return 0;

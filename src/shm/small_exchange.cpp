@@ -22,18 +22,19 @@ uint64_t SmallExchange::flag(uint32_t peer, uint64_t turn) const {
 
 // Whether `peer` has finished the turn whose slot this rank takes next.
 bool SmallExchange::has_room(uint32_t peer) const {
-  return peer == ranks_->self() || state_->seen[peer] + SegmentLayout::kSmallSlots > state_->turn + 1;
+  const uint64_t last = state_->turn, needed = last + 2 - SegmentLayout::kSmallSlots;
+  uint64_t& seen = state_->seen[peer];
+  const auto enough = [&] { return seen + SegmentLayout::kSmallSlots > last + 1; };
+  if (peer == ranks_->self() || enough()) return true;
+  // Its latest turn if it is up to date, which lasts for some turns; else the one that is needed.
+  for (const uint64_t turn : {last, needed})
+    if (seen < turn && Flag::reached(flag(peer, turn), turn)) seen = turn;
+  return enough();
 }
 
-bool SmallExchange::room() {
-  const uint64_t last = state_->turn, needed = last + 2 - SegmentLayout::kSmallSlots;
-  for (uint32_t peer = 0; peer < ranks_->size(); ++peer) {
-    if (has_room(peer)) continue;
-    // Its latest turn if it is up to date, which lasts for some turns; else the one that is needed.
-    for (const uint64_t turn : {last, needed})
-      if (state_->seen[peer] < turn && Flag::reached(flag(peer, turn), turn)) state_->seen[peer] = turn;
+bool SmallExchange::room() const {
+  for (uint32_t peer = 0; peer < ranks_->size(); ++peer)
     if (!has_room(peer)) return false;
-  }
   return true;
 }
 

@@ -35,8 +35,8 @@ class SmallExchange {
  private:
   // The flag of `peer` in the slot of `turn`, which may hold a later one.
   uint64_t flag(uint32_t peer, uint64_t turn) const;
-  bool room();
   bool has_room(uint32_t peer) const;
+  bool room() const;
   void publish();
   void combine();
 

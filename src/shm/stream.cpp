@@ -44,30 +44,34 @@ std::byte* Stream::slot(uint32_t rank, uint64_t chunk) const {
   return (*ranks_)[rank].outbox(layout_.at(chunk));
 }
 
-// How many chunks every peer must have read before the next one is put: those whose place, or flag, it takes.
-uint64_t Stream::make_room() {
+// State::freed for the chunk that is put next: chunks whose place, or flag, it takes.
+void Stream::make_room() const {
   const uint64_t number = first_ + put_, capacity = ranks_->own().layout().outbox_bytes;
   const uint64_t end = layout_.at(put_) + part(put_) * what_.blocks_in_slot();
   uint64_t& freed = state_->freed;
   while (freed < number && (number - freed >= SegmentHeader::kStreamFlags ||
                             state_->begins[freed % SegmentHeader::kStreamFlags] + capacity < end))
     ++freed;
-  return freed;
 }
 
-bool Stream::room() {
-  const uint64_t read = make_room();
-  if (read == 0) return true;
-  // A rank that has published chunk `read - 1 + kAhead` has read chunk `read - 1`.
-  const uint64_t wanted = read + kAhead;
-  for (uint32_t peer = 0; peer < ranks_->size(); ++peer) {
-    uint64_t& seen = state_->seen[peer];
-    if (peer == ranks_->self() || seen >= wanted) continue;
-    // Acquire: pairs with the release in put(); the peer's reads come before it.
-    const auto& flag = (*ranks_)[peer].header().stream[(wanted - 1) % SegmentHeader::kStreamFlags];
-    if (!Flag::reached(flag.load(std::memory_order_acquire), wanted)) return false;
-    seen = wanted;
-  }
+// Whether `peer` has read all that is in the way.
+bool Stream::has_room(uint32_t peer) const {
+  if (state_->freed == 0 || peer == ranks_->self()) return true;
+  // A rank that has published chunk `freed - 1 + kAhead` has read chunk `freed - 1`.
+  const uint64_t wanted = state_->freed + kAhead;
+  uint64_t& seen = state_->seen[peer];
+  if (seen >= wanted) return true;
+  // Acquire: pairs with the release in put(); the peer's reads come before it.
+  const auto& flag = (*ranks_)[peer].header().stream[(wanted - 1) % SegmentHeader::kStreamFlags];
+  if (!Flag::reached(flag.load(std::memory_order_acquire), wanted)) return false;
+  seen = wanted;
+  return true;
+}
+
+bool Stream::room() const {
+  make_room();
+  for (uint32_t peer = 0; peer < ranks_->size(); ++peer)
+    if (!has_room(peer)) return false;
   return true;
 }
 
@@ -76,7 +80,7 @@ void Stream::put() {
   state_->begins[number % SegmentHeader::kStreamFlags] = layout_.at(put_);
   what_.publish(state_->copy_out, slot(ranks_->self(), put_), put_ * piece_, part(put_));
   ++put_;
-  // Release: pairs with the acquires in arrival() and room(). The place is free: see room().
+  // Release: pairs with the acquires in arrival() and has_room(). The place is free: see room().
   ranks_->own().header().stream[number % SegmentHeader::kStreamFlags].store(
       Flag::word(number + 1, what_.args().hash), std::memory_order_release);
 }
@@ -131,7 +135,7 @@ Poll Stream::poll() {
 
 bool Stream::waits_for(uint32_t peer) const {
   if (taken_ < put_) return peer >= source_ && what_.reads_from(peer) && arrival(peer) == Poll::kPending;
-  return peer != ranks_->self() && state_->seen[peer] < state_->freed + kAhead;
+  return !has_room(peer);
 }
 
 }  // namespace floe

@@ -44,7 +44,7 @@ class Stream {
     State(uint32_t ranks, uint64_t outbox_bytes) : copy_out(outbox_bytes), seen(ranks) {}
     uint64_t chunks = 0;    // of operations made so far
     uint64_t position = 0;  // where the next one may begin
-    uint64_t freed = 0;     // chunks below this one are in the way of the one that is put next
+    uint64_t freed = 0;     // chunks below this one must have been read before the next one is put
     std::array<uint64_t, SegmentHeader::kStreamFlags> begins{};  // of this rank's chunks, by number
     CopyOut copy_out;
     std::vector<uint64_t> seen;  // chunks that each rank has published
@@ -61,8 +61,9 @@ class Stream {
 
   // Bytes of each block in a chunk.
   uint64_t part(uint64_t chunk) const { return std::min(piece_, what_.block_bytes() - chunk * piece_); }
-  uint64_t make_room();
-  bool room();
+  void make_room() const;
+  bool has_room(uint32_t peer) const;
+  bool room() const;
   void put();
   Poll take();                        // from the peers that have not been read yet; kDone: the chunk is read
   Poll arrival(uint32_t peer) const;  // of chunk taken_

@@ -218,6 +218,20 @@ TEST(Left, AfterTheLastCollectiveIsNoError) {
     }).expect_success(30s);
 }
 
+// A root need not wait for those that read what it has published.
+TEST(Left, AfterABroadcastAllHaveIt) {
+  for (const size_t count : {2, 250'000})
+    Processes(kRanks, [&](uint32_t rank) {
+      Member me;
+      ASSERT_FLOE_OK(me.status());
+      std::vector<float> data(count, rank == 0 ? 7.0f : 0.0f);
+      if (rank != 0) std::this_thread::sleep_for(100ms * rank);
+      ASSERT_FLOE_OK(floe_broadcast(me.comm(), data.data(), count, FLOE_FLOAT32, 0, nullptr));
+      EXPECT_EQ(std::vector<float>(count, 7.0f), data);
+      me.leave();
+    }).expect_success(30s);
+}
+
 TEST(Left, AfterSendingItsMessageIsReceivedAll) {
   Processes(2, [](uint32_t rank) {
     Member me;

@@ -230,6 +230,33 @@ TEST(Direct, DifferentHashesAreAMismatchOnBothSides) {
     });
 }
 
+// A root that may not go on waits for the rank that is behind alone, whatever it has last heard of the
+// others.
+TEST(Direct, WaitsForRoomOfTheRankThatIsBehind) {
+  for (const uint64_t count : {uint64_t{4}, uint64_t{1'000'000}}) {
+    const auto segments = make_segments(3);
+    DirectPath root(segments, 0), behind(segments, 1), reader(segments, 2);
+    std::vector<int32_t> data(count, 1), received(count);
+    const auto broadcast = [&](DirectPath& path, std::vector<int32_t>& buffer) {
+      return path.make({pattern::kBroadcast, buffer.data(), buffer.data(), count, FLOE_INT32, 0, 0, 5});
+    };
+    bool stopped = false;
+    for (int turn = 0; turn < 20 && !stopped; ++turn) {
+      auto given = broadcast(root, data), taken = broadcast(reader, received);
+      bool given_done = false, taken_done = false;
+      for (int i = 0; i < 1000 && !(given_done && taken_done); ++i) {
+        given_done = given_done || given.poll() == Poll::kDone;
+        taken_done = taken_done || taken.poll() == Poll::kDone;
+      }
+      stopped = !given_done;
+      if (!stopped) continue;
+      EXPECT_TRUE(given.waits_for(1));
+      EXPECT_FALSE(given.waits_for(2));
+    }
+    EXPECT_TRUE(stopped) << "nobody waits for the rank that never came";
+  }
+}
+
 TEST(Direct, WaitsForNamesTheRankThatIsMissing) {
   const auto segments = make_segments(3);
   DirectPath first(segments, 0), second(segments, 1);

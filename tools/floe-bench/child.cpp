@@ -17,6 +17,7 @@ namespace floe::bench {
 namespace {
 
 constexpr Millis kLastWords = std::chrono::seconds(10);
+constexpr Millis kAnswerTime = std::chrono::seconds(30);  // of a Python that only looks for a module
 
 // In the child: only async-signal-safe calls.
 [[noreturn]] void become(pid_t parent, char* const* argv, int in, int out, bool all_cpus) {
@@ -72,7 +73,8 @@ bool succeeds(std::vector<std::string> words) {
   const UniqueFd nowhere(open("/dev/null", O_WRONLY | O_CLOEXEC));
   auto child = Child::start({std::move(words), -1, nowhere.get(), false});
   if (!child.ok()) return false;
-  while (!(*child)->ended()) poll(nullptr, 0, 5);
+  for (const Deadline deadline = Deadline::in(kAnswerTime); !(*child)->ended(); poll(nullptr, 0, 5))
+    if (deadline.passed()) return false;
   return (*child)->how().ends_with("status 0");
 }
 

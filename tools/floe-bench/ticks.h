@@ -1,5 +1,4 @@
-// Time for single calls of a few dozen nanoseconds: the time stamp counter where it is one clock for all
-// cores (every x86-64 of the last decade), else the steady clock.
+// Time for single calls of a few dozen nanoseconds: base/ticks.h in microseconds, in order with the calls.
 #pragma once
 
 #include <algorithm>
@@ -7,8 +6,10 @@
 #include <cstdint>
 
 #if defined(__x86_64__)
-#include <x86intrin.h>
+#include <emmintrin.h>
 #endif
+
+#include "base/ticks.h"
 
 namespace floe::bench {
 
@@ -33,11 +34,11 @@ class Ticks {
   static uint64_t now() {
 #if defined(__x86_64__)
     _mm_lfence();
-    const uint64_t ticks = __rdtsc();
+    const uint64_t at = ticks();
     _mm_lfence();
-    return ticks;
+    return at;
 #else
-    return static_cast<uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
+    return ticks();
 #endif
   }
 

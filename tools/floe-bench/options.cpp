@@ -93,7 +93,7 @@ std::vector<uint64_t> default_sizes() {
 struct Words {
   std::vector<std::string> ops = {"all_reduce"}, types = {"float32", "bfloat16"}, sizes;
   std::vector<std::string> peers;
-  bool join = false;
+  bool join = false, in_place = false, out_of_place = false;
 };
 
 void check_sizes_fit(const Options& options) {
@@ -119,6 +119,8 @@ void interpret(const Words& words, bool ranks_given, Options& options) {
   auto peers = choose_peers(words.peers, options.places);
   if (!peers.ok()) wrong("--peer", peers.status().message());
   options.peers = *peers;
+  if (words.in_place) options.place = Place::kIn;
+  if (words.out_of_place) options.place = Place::kOut;
   options.launch = !words.join && (ranks_given || !under_launcher());
 }
 
@@ -131,14 +133,11 @@ void add_what(CLI::App& app, Words& words, Options& options) {
       ->default_str("float32,bfloat16");
   app.add_option("--sizes", words.sizes, "Bytes, such as 8,64K,1M; default 8 to 64M, doubling")
       ->delimiter(',');
-  const std::map<std::string, Place> places = {
-      {"out", Place::kOut}, {"in", Place::kIn}, {"both", Place::kBoth}};
-  app.add_option("--place", options.place,
-                 "in: sends and receives in one buffer; out: in two; both. An operation with one form is "
-                 "measured in that")
-      ->transform(CLI::CheckedTransformer(places).description(""))
-      ->type_name("in|out|both")
-      ->default_str("both");
+  auto* in_place =
+      app.add_flag("--in-place", words.in_place,
+                   "Only calls that send and receive in one buffer; default: in one, and in two. "
+                   "An operation with one form is measured in that");
+  app.add_flag("--out-of-place", words.out_of_place, "Only calls with two buffers")->excludes(in_place);
   app.add_flag("--cold", options.manner.cold, "Takes the buffers out of the caches before each call");
   app.add_flag("--touch", options.manner.touch,
                "Counts writing what is sent and reading what came as part of the call");

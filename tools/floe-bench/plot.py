@@ -19,18 +19,18 @@ def distinct(rows: list[Row], key: str) -> list[str]:
 
 
 def form(rows: list[Row]) -> str:
-    """The form, in place or not, that most libraries have."""
+    """in_place of the form that most libraries have."""
     libraries = {
-        place: {r["library"] for r in rows if r["place"] == place} for place in ("in", "out")
+        form: {r["peer"] for r in rows if r["in_place"] == form} for form in ("true", "false")
     }
-    return max(libraries, key=lambda place: len(libraries[place]))
+    return max(libraries, key=lambda form: len(libraries[form]))
 
 
 def draw(panel: pyplot.Axes, rows: list[Row], colors: dict[str, str]) -> None:
-    place = form(rows)
+    in_place = form(rows)
     states = distinct(rows, "state")
     for library, color in colors.items():
-        line = [r for r in rows if r["library"] == library and r["place"] == place]
+        line = [r for r in rows if r["peer"] == library and r["in_place"] == in_place]
         if not line:
             continue
         sizes, times = [int(r["bytes"]) for r in line], [float(r["p50_us"]) for r in line]
@@ -39,7 +39,7 @@ def draw(panel: pyplot.Axes, rows: list[Row], colors: dict[str, str]) -> None:
     panel.set_xscale("log", base=2)
     panel.set_yscale("log")
     panel.set_title(
-        f"{rows[0]['op']}, {rows[0]['dtype']}, {place}{'-of' if place == 'out' else ''}-place,"
+        f"{rows[0]['op']}, {rows[0]['dtype']}, {'in' if in_place == 'true' else 'out-of'}-place,"
         f" placement {'/'.join(states)}",
         fontsize=9,
     )
@@ -55,7 +55,7 @@ def main() -> None:
         raise SystemExit("plot.py: there are no figures to draw")
     ops, types = distinct(rows, "op"), distinct(rows, "dtype")
     cycle = pyplot.rcParams["axes.prop_cycle"].by_key()["color"]
-    colors = {name: cycle[i % len(cycle)] for i, name in enumerate(distinct(rows, "library"))}
+    colors = {name: cycle[i % len(cycle)] for i, name in enumerate(distinct(rows, "peer"))}
     figure, panels = pyplot.subplots(
         len(ops),
         len(types),

@@ -30,13 +30,13 @@ nlohmann::ordered_json to_json(const Row& row) {
   const auto [algbw, busbw] = bandwidth(row);
   const Manner& manner = row.what.manner;
   nlohmann::ordered_json line = {
-      {"library", row.library},
+      {"peer", row.library},
       {"op", row.what.op->name},
       {"dtype", type_name(row.what.type)},
       {"bytes", row.bytes},
       {"count", row.what.count},
       {"ranks", row.ranks},
-      {"place", row.what.in_place ? "in" : "out"},
+      {"in_place", row.what.in_place},
       {"cold", manner.cold},
       {"touch", manner.touch},
       {"heap", manner.heap},
@@ -144,7 +144,7 @@ Status draw(const Options& options, const std::string& csv) {
 
 Status Report::begin(uint32_t ranks, const std::string& cpus) {
   machine_ = cpu_model();
-  csv_ << "library,op,dtype,bytes,count,ranks,place,cold,touch,heap,offset,calls,min_us,p50_us,mean_us,"
+  csv_ << "peer,op,dtype,bytes,count,ranks,in_place,cold,touch,heap,offset,calls,min_us,p50_us,mean_us,"
           "p99_us,algbw_gbps,busbw_gbps,errors,state,exchange_ns,read_gbps,blocks,blocks_used,machine\n";
   if (!options_.csv.empty()) {
     file_.open(options_.csv);

@@ -10,6 +10,7 @@ namespace floe_torch {
 namespace {
 
 constexpr size_t kLongestName = 63;  // of a communicator
+constexpr std::chrono::seconds kLongestDrain(5);
 // Callers' tags have 31 bits.
 constexpr uint64_t kLevelTag = uint64_t{3} << 62;
 
@@ -42,6 +43,7 @@ Backend::Backend(Process& process, c10::intrusive_ptr<c10d::Store> store, int ra
 Backend::~Backend() { shutdown(); }
 
 void Backend::shutdown() {
+  collectives_->drain(kLongestDrain);
   std::vector<std::shared_ptr<Communicator>> comms;
   c10::intrusive_ptr<c10d::Store> store;
   {
@@ -144,7 +146,7 @@ Backend::WorkPtr Backend::launch(Operation operation) {
   const bool own_timeout = timeout > Milliseconds::zero() && timeout != options_->timeout;
   const bool blocking = !operation.asynchronous && operation.calls.size() == 1 && !own_timeout;
   auto work = c10::make_intrusive<Work>(rank_, sequence, std::move(operation), comm, process_.pool(),
-                                        collective ? at.queue : nullptr);
+                                        collective ? at.queue : nullptr, collective ? collectives_ : nullptr);
   if (blocking) {
     work->run();
   } else if (own_timeout) {

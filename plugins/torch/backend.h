@@ -40,7 +40,8 @@ class Backend final : public c10d::Backend {
   uint64_t getSequenceNumberForGroup() override { return sequence_; }
   c10d::ErrorType getError() override { return health_->error; }
 
-  // Leaves the group; what is still under way ends with an error, at once.
+  // Lets the collectives under way end, within kLongestDrain: other ranks may not have come to them yet. Then
+  // leaves the group; what is still under way ends with an error, at once.
   void shutdown() override;
   // Ends everything under way, on all ranks.
   void abort() override;
@@ -97,6 +98,7 @@ class Backend final : public c10d::Backend {
   Process& process_;
   const c10::intrusive_ptr<Options> options_;
   const std::shared_ptr<Health> health_ = std::make_shared<Health>();
+  const std::shared_ptr<Backlog> collectives_ = std::make_shared<Backlog>();
   const std::string name_;
   std::mutex mutex_;
   std::array<Level, kLevels> levels_;

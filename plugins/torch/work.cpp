@@ -25,8 +25,23 @@ c10::IValue future_value(const TensorLists& outputs) {
 
 }  // namespace
 
+void Backlog::drain(milliseconds longest) {
+  std::unique_lock lock(mutex_);
+  empty_.wait_for(lock, longest, [&] { return works_ == 0; });
+}
+
+Backlog::Entry::Entry(std::shared_ptr<Backlog> backlog) : backlog_(std::move(backlog)) {
+  const std::lock_guard lock(backlog_->mutex_);
+  ++backlog_->works_;
+}
+
+Backlog::Entry::~Entry() {
+  const std::lock_guard lock(backlog_->mutex_);
+  if (--backlog_->works_ == 0) backlog_->empty_.notify_all();
+}
+
 Work::Work(int rank, uint64_t sequence, Operation operation, std::shared_ptr<Communicator> comm,
-           CompletionPool& pool, std::shared_ptr<CompletionQueue> queue)
+           CompletionPool& pool, std::shared_ptr<CompletionQueue> queue, std::shared_ptr<Backlog> backlog)
     : c10d::Work(rank, operation.type, operation.title, operation.inputs),
       sequence_(sequence),
       title_(operation.title),
@@ -35,6 +50,7 @@ Work::Work(int rank, uint64_t sequence, Operation operation, std::shared_ptr<Com
       health_(comm->health()),
       pool_(pool),
       queue_(std::move(queue)),
+      backlog_(std::move(backlog)),
       level_(this_level()) {
   if (queue_ && this_chain()) under_way_in_chain_ = std::make_shared<Chain::UnderWay>(this_chain());
 }
@@ -60,6 +76,7 @@ void Work::run() {
 void Work::start() {
   const auto comm = comm_.lock();
   thread_state_.emplace();
+  if (backlog_) in_backlog_.emplace(backlog_);
   self_ = c10::intrusive_ptr<Work>::unsafe_reclaim_from_nonowning(this);
   floe_status_t status = FLOE_OK;
   std::string message;
@@ -125,6 +142,7 @@ void Work::end() {
   operation_.calls.clear();
   operation_.inputs.clear();
   finish(problem);
+  in_backlog_.reset();
   const std::lock_guard lock(mutex_);
   if (!future_) under_way_in_chain_ = nullptr;
 }

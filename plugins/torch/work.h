@@ -6,8 +6,11 @@
 #include <floe/floe.h>
 
 #include <atomic>
+#include <chrono>
+#include <condition_variable>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
@@ -39,6 +42,30 @@ struct Operation {
   std::chrono::milliseconds timeout = c10d::kUnsetTimeout;
 };
 
+// How many works of a group are under way.
+class Backlog {
+ public:
+  // Until there are none, but no longer than this.
+  void drain(std::chrono::milliseconds longest);
+
+  // One of them, as long as this object.
+  class Entry {
+   public:
+    explicit Entry(std::shared_ptr<Backlog> backlog);
+    ~Entry();
+    Entry(const Entry&) = delete;
+    Entry& operator=(const Entry&) = delete;
+
+   private:
+    const std::shared_ptr<Backlog> backlog_;
+  };
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable empty_;
+  size_t works_ = 0;
+};
+
 // Ends exactly once, on the first of: a thread in wait(), or a thread of the pool when nobody waits.
 //
 // floe reports the end of each request on its own thread, which must not block; the last report decides
@@ -47,9 +74,10 @@ struct Operation {
 // Python's lock.
 class Work final : public c10d::Work {
  public:
-  // Its future is completed when it is its turn in `queue`, or at once without one.
+  // Its future is completed when it is its turn in `queue`, or at once without one. Counted in `backlog`, if
+  // any, from start() to the end.
   Work(int rank, uint64_t sequence, Operation operation, std::shared_ptr<Communicator> comm,
-       CompletionPool& pool, std::shared_ptr<CompletionQueue> queue);
+       CompletionPool& pool, std::shared_ptr<CompletionQueue> queue, std::shared_ptr<Backlog> backlog);
   ~Work() override;
 
   // Starts the operation and returns. Throws what is wrong with the arguments or the communicator.
@@ -82,6 +110,8 @@ class Work final : public c10d::Work {
   const std::shared_ptr<Health> health_;
   CompletionPool& pool_;
   const std::shared_ptr<CompletionQueue> queue_;
+  const std::shared_ptr<Backlog> backlog_;
+  std::optional<Backlog::Entry> in_backlog_;          // from start() to the end
   const int level_;                                   // of the thread that issued it
   std::optional<at::ThreadLocalState> thread_state_;  // the caller's, for callbacks
 

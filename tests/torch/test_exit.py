@@ -21,6 +21,15 @@ ENDINGS = {
     "works not waited for": """
 works = [dist.all_reduce(tensor, async_op=True) for _ in range(10)]
 """,
+    "works that the other rank comes to later": """
+time.sleep(0.5 * rank)
+works = [dist.all_reduce(tensor, async_op=True) for _ in range(10)]
+""",
+    "destroyed with such works": """
+time.sleep(0.5 * rank)
+works = [dist.all_reduce(tensor, async_op=True) for _ in range(10)]
+dist.destroy_process_group()
+""",
     "an unmatched receive": """
 request = dist.irecv(torch.empty(3), 1 - rank)
 """,

@@ -2,47 +2,32 @@
 
 namespace floe::api {
 
-Status check_count(uint64_t count, floe_type_t type, uint64_t blocks) {
-  const uint64_t element = type_size(type);
-  if (element == 0)
+Status bad_count(uint64_t count, floe_type_t type) {
+  if (type_size(type) == 0)
     return error(FLOE_ERR_ARGUMENT, "{} is not a floe_type_t: use 0 (float32) to {} ({})",
                  static_cast<int>(type), kTypes - 1, type_name(kTypes - 1));
-  uint64_t bytes = 0;
-  if (__builtin_mul_overflow(count, element * blocks, &bytes) || bytes > kMaxBytes)
-    return error(FLOE_ERR_ARGUMENT, "count is {}: too many elements of {} (a negative number?)", count,
-                 type_name(type));
-  return {};
+  return error(FLOE_ERR_ARGUMENT, "count is {}: too many elements of {} (a negative number?)", count,
+               type_name(type));
 }
 
-Status check_buffer(const void* buffer, uint64_t count, std::string_view name) {
-  if (count == 0) return {};
-  if (!buffer) return error(FLOE_ERR_ARGUMENT, "{} is NULL and count is {}", name, count);
+Status bad_buffer(const void* buffer, uint64_t count, std::string_view name) {
   if (buffer == FLOE_IN_PLACE) return no_in_place(name);
-  return {};
+  return error(FLOE_ERR_ARGUMENT, "{} is NULL and count is {}", name, count);
 }
 
 Status no_in_place(std::string_view name) {
   return error(FLOE_ERR_ARGUMENT, "{} is FLOE_IN_PLACE, which is not allowed there", name);
 }
 
-Status check_peer(uint32_t peer, const Communicator& comm, std::string_view name) {
+Status bad_peer(uint32_t peer, const Communicator& comm, std::string_view name) {
   if (comm.size() == 1)
     return error(FLOE_ERR_ARGUMENT, "{} is {}: this communicator has no other rank", name, peer);
-  if (peer >= comm.size() || peer == comm.rank())
-    return error(FLOE_ERR_ARGUMENT, "{} is {}: it must be another rank than this one, {}, and less than {}",
-                 name, peer, comm.rank(), comm.size());
-  return {};
+  return error(FLOE_ERR_ARGUMENT, "{} is {}: it must be another rank than this one, {}, and less than {}",
+               name, peer, comm.rank(), comm.size());
 }
 
-Status check_root(uint32_t root, const Communicator& comm) {
-  if (root >= comm.size())
-    return error(FLOE_ERR_ARGUMENT, "root is {}: it must be less than size, {}", root, comm.size());
-  return {};
-}
-
-bool overlap(const void* a, uint64_t a_bytes, const void* b, uint64_t b_bytes) {
-  const auto first = reinterpret_cast<uintptr_t>(a), second = reinterpret_cast<uintptr_t>(b);
-  return a_bytes != 0 && b_bytes != 0 && first + a_bytes > second && second + b_bytes > first;
+Status bad_root(uint32_t root, const Communicator& comm) {
+  return error(FLOE_ERR_ARGUMENT, "root is {}: it must be less than size, {}", root, comm.size());
 }
 
 Status check_overlap(const void* a, uint64_t a_bytes, const void* b, uint64_t b_bytes) {

@@ -10,15 +10,45 @@ namespace floe::api {
 // What any buffer has at most.
 constexpr uint64_t kMaxBytes = uint64_t{1} << 62;
 
-// `type` is one, and `blocks` blocks of `count` elements have at most kMaxBytes.
-Status check_count(uint64_t count, floe_type_t type, uint64_t blocks = 1);
-// Not NULL unless count is 0, and not FLOE_IN_PLACE.
-Status check_buffer(const void* buffer, uint64_t count, std::string_view name);
+// What is wrong with arguments that the checks below have refused: out of the way of those that pass, which
+// are a good part of what a small operation costs.
+Status bad_count(uint64_t count, floe_type_t type);
+Status bad_buffer(const void* buffer, uint64_t count, std::string_view name);
+Status bad_root(uint32_t root, const Communicator& comm);
+Status bad_peer(uint32_t peer, const Communicator& comm, std::string_view name);
 Status no_in_place(std::string_view name);
-Status check_root(uint32_t root, const Communicator& comm);
+
+// `type` is one, and `blocks` blocks of `count` elements have at most kMaxBytes.
+inline Status check_count(uint64_t count, floe_type_t type, uint64_t blocks = 1) {
+  const uint64_t element = type_size(type);
+  uint64_t bytes = 0;
+  if (element == 0 || __builtin_mul_overflow(count, element * blocks, &bytes) || bytes > kMaxBytes)
+    return bad_count(count, type);
+  return {};
+}
+
+// Not NULL unless count is 0, and not FLOE_IN_PLACE.
+inline Status check_buffer(const void* buffer, uint64_t count, std::string_view name) {
+  if (count != 0 && (!buffer || buffer == FLOE_IN_PLACE)) return bad_buffer(buffer, count, name);
+  return {};
+}
+
+inline Status check_root(uint32_t root, const Communicator& comm) {
+  if (root >= comm.size()) return bad_root(root, comm);
+  return {};
+}
+
 // `peer` is another rank.
-Status check_peer(uint32_t peer, const Communicator& comm, std::string_view name);
-bool overlap(const void* a, uint64_t a_bytes, const void* b, uint64_t b_bytes);
+inline Status check_peer(uint32_t peer, const Communicator& comm, std::string_view name) {
+  if (peer >= comm.size() || peer == comm.rank()) return bad_peer(peer, comm, name);
+  return {};
+}
+
+inline bool overlap(const void* a, uint64_t a_bytes, const void* b, uint64_t b_bytes) {
+  const auto first = reinterpret_cast<uintptr_t>(a), second = reinterpret_cast<uintptr_t>(b);
+  return a_bytes != 0 && b_bytes != 0 && first + a_bytes > second && second + b_bytes > first;
+}
+
 // `send` and `recv` do not overlap.
 Status check_overlap(const void* a, uint64_t a_bytes, const void* b, uint64_t b_bytes);
 

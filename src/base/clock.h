@@ -19,10 +19,11 @@ inline double seconds_since(Clock::time_point start) {
 class Deadline {
  public:
   static Deadline in(Millis d) { return Deadline(Clock::now() + std::min(d, kLongest)); }
-  static Deadline in_ms(uint64_t ms) {
-    return in(Millis(std::min<uint64_t>(ms, static_cast<uint64_t>(kLongest.count()))));
+  static Deadline in_ms(uint64_t ms) { return after_ms(Clock::now(), ms); }
+  static Deadline after_ms(Clock::time_point start, uint64_t ms) {
+    return Deadline(start + Millis(std::min<uint64_t>(ms, static_cast<uint64_t>(kLongest.count()))));
   }
-  static Deadline never() { return in(kLongest); }
+  static Deadline never() { return Deadline(Clock::time_point(Clock::duration::max() / 2)); }
 
   bool passed() const { return Clock::now() >= at_; }
   bool passed(Clock::time_point now) const { return now >= at_; }

@@ -38,7 +38,7 @@ Communicator::Started Communicator::reduce_scatter_v(const void* send, const Blo
 Communicator::Started Communicator::all_to_all(const void* send, void* recv, uint64_t count, floe_type_t type,
                                                bool in_place, bool wait) {
   const Descriptor descriptor = collective(Kind::kAllToAll, count, type);
-  if (direct()) return on_memory(descriptor, {pattern::kAllToAll, send, recv}, wait);
+  if (direct()) return on_memory(descriptor, pattern::kAllToAll, send, recv, wait);
   const Blocks blocks = equal_blocks(size(), count * type_size(type));
   return scheduled(descriptor, floe::all_to_all(rank(), blocks, blocks, in_place), send, recv);
 }
@@ -52,7 +52,7 @@ Communicator::Started Communicator::all_to_all_v(const void* send, const Blocks&
 Communicator::Started Communicator::gather(const void* send, void* recv, uint64_t count, floe_type_t type,
                                            uint32_t root, bool wait) {
   const Descriptor descriptor = collective(Kind::kGather, count, type, 0, root);
-  if (direct()) return on_memory(descriptor, {pattern::kGather, send, recv}, wait);
+  if (direct()) return on_memory(descriptor, pattern::kGather, send, recv, wait);
   const uint64_t bytes = count * type_size(type);
   return scheduled(descriptor, floe::gather(rank(), bytes, equal_blocks(size(), bytes), root), send, recv);
 }
@@ -66,7 +66,7 @@ Communicator::Started Communicator::gather_v(const void* send, uint64_t count, v
 Communicator::Started Communicator::scatter(const void* send, void* recv, uint64_t count, floe_type_t type,
                                             uint32_t root, bool wait) {
   const Descriptor descriptor = collective(Kind::kScatter, count, type, 0, root);
-  if (direct()) return on_memory(descriptor, {pattern::kScatter, send, recv}, wait);
+  if (direct()) return on_memory(descriptor, pattern::kScatter, send, recv, wait);
   const uint64_t bytes = count * type_size(type);
   return scheduled(descriptor, floe::scatter(rank(), equal_blocks(size(), bytes), bytes, root), send, recv);
 }

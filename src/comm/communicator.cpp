@@ -146,15 +146,12 @@ Communicator::Started Communicator::scheduled(const Descriptor& descriptor, Sche
   return start(std::move(operation));
 }
 
-Communicator::Started Communicator::on_memory(const Descriptor& descriptor, DirectArgs args, bool wait) {
-  args.count = descriptor.count;
-  args.type = descriptor.type;
-  args.op = descriptor.op;
-  args.root = descriptor.root;
-  args.hash = hash(descriptor);
+Communicator::Started Communicator::on_memory(const Descriptor& descriptor, Pattern pattern, const void* send,
+                                              void* recv, bool wait) {
   // Direct operations take their turn when they are made: under the lock, in the order they start.
   const std::lock_guard guard(engine_->lock());
-  DirectOperation op = group_.direct()->make(args);
+  DirectOperation op = group_.direct()->make({pattern, send, recv, descriptor.count, descriptor.type,
+                                              descriptor.op, descriptor.root, hash(descriptor)});
   if (!wait || !op.is_short()) return start(std::make_shared<DirectCollective>(descriptor, op));
   std::shared_ptr<Collective> late;
   FLOE_TRY(count(descriptor, group_.run(descriptor, op, &late)));
@@ -176,27 +173,27 @@ Communicator::Started Communicator::scheduled(const Descriptor& descriptor, Oper
 Communicator::Started Communicator::all_reduce(const void* send, void* recv, uint64_t count, floe_type_t type,
                                                Operator op, bool wait) {
   const Descriptor descriptor = collective(Kind::kAllReduce, count, type, op.op);
-  if (on_memory(op)) return on_memory(descriptor, {pattern::kAllReduce, send, recv}, wait);
+  if (on_memory(op)) return on_memory(descriptor, pattern::kAllReduce, send, recv, wait);
   return scheduled(descriptor, op, floe::all_reduce(size(), rank(), {count, type_size(type)}), send, recv);
 }
 
 Communicator::Started Communicator::barrier(bool wait) {
   const Descriptor descriptor = collective(Kind::kBarrier, 0);
-  if (direct()) return on_memory(descriptor, {pattern::kBarrier}, wait);
+  if (direct()) return on_memory(descriptor, pattern::kBarrier, nullptr, nullptr, wait);
   return scheduled(descriptor, floe::barrier(size(), rank()), nullptr, nullptr);
 }
 
 Communicator::Started Communicator::reduce(const void* send, void* recv, uint64_t count, floe_type_t type,
                                            Operator op, uint32_t root, bool wait) {
   const Descriptor descriptor = collective(Kind::kReduce, count, type, op.op, root);
-  if (on_memory(op)) return on_memory(descriptor, {pattern::kReduce, send, recv}, wait);
+  if (on_memory(op)) return on_memory(descriptor, pattern::kReduce, send, recv, wait);
   return scheduled(descriptor, op, floe::reduce(size(), rank(), {count, type_size(type)}, root), send, recv);
 }
 
 Communicator::Started Communicator::broadcast(void* buffer, uint64_t count, floe_type_t type, uint32_t root,
                                               bool wait) {
   const Descriptor descriptor = collective(Kind::kBroadcast, count, type, 0, root);
-  if (direct()) return on_memory(descriptor, {pattern::kBroadcast, buffer, buffer}, wait);
+  if (direct()) return on_memory(descriptor, pattern::kBroadcast, buffer, buffer, wait);
   return scheduled(descriptor, floe::broadcast(size(), rank(), {count, type_size(type)}, root), nullptr,
                    buffer);
 }
@@ -204,7 +201,7 @@ Communicator::Started Communicator::broadcast(void* buffer, uint64_t count, floe
 Communicator::Started Communicator::all_gather(const void* send, void* recv, uint64_t count, floe_type_t type,
                                                bool wait) {
   const Descriptor descriptor = collective(Kind::kAllGather, count, type);
-  if (direct()) return on_memory(descriptor, {pattern::kAllGather, send, recv}, wait);
+  if (direct()) return on_memory(descriptor, pattern::kAllGather, send, recv, wait);
   const Blocks to = equal_blocks(size(), count * type_size(type));
   const bool in_place = send == static_cast<std::byte*>(recv) + to[rank()].offset;
   return scheduled(descriptor, floe::all_gather(rank(), to, in_place), send, recv);
@@ -213,7 +210,7 @@ Communicator::Started Communicator::all_gather(const void* send, void* recv, uin
 Communicator::Started Communicator::reduce_scatter(const void* send, void* recv, uint64_t count,
                                                    floe_type_t type, Operator op, bool wait) {
   const Descriptor descriptor = collective(Kind::kReduceScatter, count, type, op.op);
-  if (on_memory(op)) return on_memory(descriptor, {pattern::kReduceScatter, send, recv}, wait);
+  if (on_memory(op)) return on_memory(descriptor, pattern::kReduceScatter, send, recv, wait);
   const Blocks from = equal_blocks(size(), count * type_size(type));
   return scheduled(descriptor, op, floe::reduce_scatter(rank(), from), send, recv);
 }

@@ -102,8 +102,7 @@ class Communicator {
   Started start(std::shared_ptr<Collective> collective);
   // Whether a reduction may run on shared memory, whose slots have no room for factors.
   bool on_memory(Operator op) const { return direct() && op.op != kPremulSum; }
-  // `args` need only the pattern and the buffers: the rest is the descriptor's.
-  Started on_memory(const Descriptor& descriptor, DirectArgs args, bool wait);
+  Started on_memory(const Descriptor& descriptor, Pattern pattern, const void* send, void* recv, bool wait);
   Status count(const Descriptor& descriptor, const Status& started);  // lock held; returns `started`
   Started scheduled(const Descriptor& descriptor, Schedule schedule, const void* send, void* recv);
   // A reduction: ranks exchange their factors if it is a premul-sum.

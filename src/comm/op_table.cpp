@@ -1,7 +1,5 @@
 #include "comm/op_table.h"
 
-#include "reduce/reduce.h"
-
 namespace floe {
 
 floe_op_t OpTable::add_premul_sum(floe_type_t type, double factor) {
@@ -24,15 +22,11 @@ Status OpTable::remove(floe_op_t op) {
   return {};
 }
 
-Result<Operator> OpTable::find(floe_op_t op, floe_type_t type) const {
-  const int value = static_cast<int>(op);
-  if (value < kFirstHandle) {
-    if (value == kPremulSum)
-      return error(FLOE_ERR_ARGUMENT,
-                   "{} is not a floe_op_t: premul-sum is made by floe_op_create_premul_sum", value);
-    FLOE_TRY(check_reduction(type, value));
-    return Operator(value);
-  }
+Result<Operator> OpTable::find_handle(int value, floe_type_t type) const {
+  if (value == kPremulSum)
+    return error(FLOE_ERR_ARGUMENT, "{} is not a floe_op_t: premul-sum is made by floe_op_create_premul_sum",
+                 value);
+  if (value < kFirstHandle) return bad_reduction(type, value);
   FLOE_TRY(check_reduction(type, kPremulSum));
   const std::lock_guard guard(mutex_);
   const auto found = handles_.find(value);

@@ -6,6 +6,7 @@
 
 #include "base/status.h"
 #include "base/types.h"
+#include "reduce/reduce.h"
 
 namespace floe {
 
@@ -17,9 +18,16 @@ class OpTable {
   // FLOE_ERR_ARGUMENT if there is no such handle.
   Status remove(floe_op_t op);
   // What `op`, a predefined operation or a handle, does with elements of `type`; or why it can't.
-  Result<Operator> find(floe_op_t op, floe_type_t type) const;
+  Result<Operator> find(floe_op_t op, floe_type_t type) const {
+    const int value = static_cast<int>(op);
+    if (value >= kPremulSum) return find_handle(value, type);
+    FLOE_TRY(check_reduction(type, value));
+    return Operator(value);
+  }
 
  private:
+  Result<Operator> find_handle(int value, floe_type_t type) const;
+
   // Predefined operations end well below.
   static constexpr int kFirstHandle = 256;
 

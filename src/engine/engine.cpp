@@ -19,12 +19,9 @@ namespace {
 constexpr Millis kCheckEvery(5);
 constexpr Millis kLongestSleep(100);  // bounds what any defect in waking could cost
 
-// Forks so far in this process's ancestry since the library was loaded: a child sees another number.
-std::atomic<uint64_t> fork_generation{0};
-
 void count_forks() {
   static const int registered =
-      ::pthread_atfork(nullptr, nullptr, [] { fork_generation.fetch_add(1, std::memory_order_relaxed); });
+      ::pthread_atfork(nullptr, nullptr, [] { Engine::forks.fetch_add(1, std::memory_order_relaxed); });
   (void)registered;
 }
 
@@ -91,7 +88,7 @@ Engine::Engine(Settings settings, Bell bell)
     : settings_(std::move(settings)),
       bell_(std::move(bell)),
       id_(random_u64()),
-      fork_generation_(fork_generation.load(std::memory_order_relaxed)) {}
+      forks_before_(forks.load(std::memory_order_relaxed)) {}
 
 Result<std::shared_ptr<Engine>> Engine::create(Settings settings, uint32_t workers) {
   count_forks();
@@ -121,7 +118,7 @@ void Engine::stop() {
   if (worker_.joinable()) worker_.join();
 }
 
-bool Engine::forked() const { return fork_generation.load(std::memory_order_relaxed) != fork_generation_; }
+std::atomic<uint64_t> Engine::forks{0};
 
 Result<FabricTransport*> Engine::fabric(const FabricOptions& options) {
   if (!fabric_) {

@@ -50,7 +50,9 @@ class Engine final : private PacketSink {
   // Identifies this context among all: what tells two threads of one process apart.
   uint64_t id() const { return id_; }
   // Whether this is a forked child: nothing of the engine may be used then.
-  bool forked() const;
+  bool forked() const { return forks.load(std::memory_order_relaxed) != forks_before_; }
+  // In this process's ancestry since the library was loaded.
+  static std::atomic<uint64_t> forks;
 
   EngineLock& lock() { return lock_; }
 
@@ -98,7 +100,7 @@ class Engine final : private PacketSink {
   Settings settings_;
   Bell bell_;
   uint64_t id_;
-  uint64_t fork_generation_;
+  uint64_t forks_before_;
   EngineLock lock_;
 
   // Under the lock:

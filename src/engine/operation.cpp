@@ -56,18 +56,6 @@ bool is_v_form(uint8_t kind) {
 
 std::string describe(const Descriptor& d) { return std::string(kind_name(d.kind)) + arguments(d); }
 
-uint32_t hash(const Descriptor& d) {
-  // splitmix64's finaliser over the fields (Steele et al. 2014).
-  const auto mix = [](uint64_t x) {
-    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9;
-    x = (x ^ x >> 27) * 0x94d049bb133111eb;
-    return x ^ x >> 31;
-  };
-  const uint64_t fields =
-      uint64_t{d.kind} | uint64_t{d.op} << 8 | uint64_t{d.type} << 16 | uint64_t{d.root} << 32;
-  return static_cast<uint32_t>(mix(mix(fields + 0x9e3779b97f4a7c15) + d.count)) | 1;
-}
-
 Status mismatch(uint32_t rank, const Descriptor& called, uint32_t other, const Descriptor& other_called) {
   return error(FLOE_ERR_MISMATCH,
                "rank {} called {} where rank {} called {}; all ranks must call the same collective with the "

@@ -40,7 +40,17 @@ bool is_v_form(uint8_t kind);
 // "all_reduce (bfloat16 x 1048576, sum)".
 std::string describe(const Descriptor& descriptor);
 // Equal on ranks that agree. Enough bits to tell real mistakes apart; never zero.
-uint32_t hash(const Descriptor& descriptor);
+inline uint32_t hash(const Descriptor& d) {
+  // splitmix64's finaliser over the fields (Steele et al. 2014).
+  const auto mix = [](uint64_t x) {
+    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9;
+    x = (x ^ x >> 27) * 0x94d049bb133111eb;
+    return x ^ x >> 31;
+  };
+  const uint64_t fields =
+      uint64_t{d.kind} | uint64_t{d.op} << 8 | uint64_t{d.type} << 16 | uint64_t{d.root} << 32;
+  return static_cast<uint32_t>(mix(mix(fields + 0x9e3779b97f4a7c15) + d.count)) | 1;
+}
 
 // FLOE_ERR_MISMATCH, naming both ranks and what each called.
 Status mismatch(uint32_t rank, const Descriptor& called, uint32_t other, const Descriptor& other_called);
@@ -72,7 +82,7 @@ class Operation {
     group_ = std::move(group);
     start_ = Clock::now();
     timeout_ms_ = timeout_ms;
-    deadline_ = Deadline::in_ms(timeout_ms);
+    deadline_ = Deadline::after_ms(start_, timeout_ms);
   }
   uint64_t sequence() const { return sequence_; }
   const Deadline& deadline() const { return deadline_; }

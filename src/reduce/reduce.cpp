@@ -111,17 +111,15 @@ std::string_view advice(int type, int op) {
 
 }  // namespace
 
-Status check_reduction(int type, int op) {
+Status bad_reduction(int type, int op) {
   if (type_size(type) == 0)
     return error(FLOE_ERR_ARGUMENT, "{} is not a floe_type_t: use 0 (float32) to {} ({})", type, kTypes - 1,
                  type_name(kTypes - 1));
   if (op < FLOE_SUM || op >= kOps)
     return error(FLOE_ERR_ARGUMENT, "{} is not a floe_op_t: use 0 (sum) to {} ({})", op, kPremulSum - 1,
                  op_name(kPremulSum - 1));
-  if (!is_defined(type, op))
-    return error(FLOE_ERR_UNSUPPORTED, "{} of {} is not defined: {}", op_name(op), type_name(type),
-                 advice(type, op));
-  return {};
+  return error(FLOE_ERR_UNSUPPORTED, "{} of {} is not defined: {}", op_name(op), type_name(type),
+               advice(type, op));
 }
 
 void reduce(std::span<void* const> dsts, std::span<const void* const> srcs, uint64_t count, int type, int op,

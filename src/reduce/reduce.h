@@ -8,12 +8,18 @@
 #include <string_view>
 
 #include "base/status.h"
+#include "base/types.h"
 
 namespace floe {
 
 // FLOE_ERR_UNSUPPORTED in words if `op`, a floe_op_t or kPremulSum, has no meaning for `type` (avg of
 // integers), FLOE_ERR_ARGUMENT if either value is unknown.
-Status check_reduction(int type, int op);
+Status bad_reduction(int type, int op);
+inline Status check_reduction(int type, int op) {
+  if (type_size(type) == 0 || op < FLOE_SUM || op >= kOps || !is_defined(type, op))
+    return bad_reduction(type, op);
+  return {};
+}
 
 // For every i: r = srcs[0][i] op srcs[1][i] op ... in that order, and every dsts[k][i] = r. 16- and
 // 8-bit floats accumulate in float32 and round once, to nearest even, subnormals kept. FLOE_AVG is the sum

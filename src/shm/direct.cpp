@@ -7,18 +7,15 @@ DirectPath::DirectPath(std::vector<std::shared_ptr<Segment>> segments, uint32_t 
       small_(ranks_.size()),
       stream_(ranks_.size(), ranks_.own().layout().outbox_bytes) {}
 
-DirectOperation DirectPath::make(DirectArgs args) {
-  hash_ = (hash_ ^ args.hash) * 0x9e3779b1;  // Fibonacci hashing (Knuth, volume 3, 6.4)
-  args.hash = hash_ >> 8;
-  const Movement what(args, ranks_.size(), ranks_.self());
-  if (SmallExchange::fits(what, small_))
-    return DirectOperation(std::in_place_type<SmallExchange>, ranks_, small_, what);
+DirectOperation DirectPath::make_large(DirectArgs args) {
+  const Pattern& pattern = args.pattern;
   // A root that adds everything by itself is what the others wait for, once they are more than two.
   constexpr uint32_t kManyForOne = 4;
-  const bool spread = args.pattern.read == Pattern::Ranks::kAll || ranks_.size() >= kManyForOne;
-  if (args.pattern.reduces && !args.pattern.block_each && spread)
+  const bool spread = pattern.read == Pattern::Ranks::kAll || ranks_.size() >= kManyForOne;
+  if (pattern.reduces && !pattern.block_each && spread)
     return DirectOperation(std::in_place_type<ReturnLine>, ranks_, line_, args);
-  return DirectOperation(std::in_place_type<Stream>, ranks_, stream_, what);
+  return DirectOperation(std::in_place_type<Stream>, ranks_, stream_,
+                         Movement(args, ranks_.size(), ranks_.self()));
 }
 
 void DirectPath::enter(uint64_t sequence, uint32_t hash) {

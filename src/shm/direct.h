@@ -55,7 +55,12 @@ class DirectPath {
 
   // Takes its turn: made in the same order on all ranks. args.hash becomes that of all operations so far: a
   // rank whose part was over before others could differ learns of it at the next one that has them meet.
-  DirectOperation make(DirectArgs args);
+  DirectOperation make(DirectArgs args) {
+    hash_ = (hash_ ^ args.hash) * 0x9e3779b1;  // Fibonacci hashing (Knuth, volume 3, 6.4)
+    args.hash = hash_ >> 8;
+    if (!SmallExchange::fits(args, ranks_.size(), small_)) return make_large(args);
+    return DirectOperation(std::in_place_type<SmallExchange>, ranks_, small_, args);
+  }
 
   // For collectives that run as messages: tells the peers that this rank has entered the one numbered
   // `sequence`, and whether all of them have entered the same, so that a rank that called something else
@@ -65,6 +70,8 @@ class DirectPath {
   Entry entry(uint32_t peer, uint64_t sequence, uint32_t hash) const;
 
  private:
+  DirectOperation make_large(DirectArgs args);
+
   LocalRanks ranks_;
   uint32_t hash_ = 0;  // of all operations so far
   SmallExchange::State small_;

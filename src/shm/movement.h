@@ -4,9 +4,11 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <span>
 
+#include "base/types.h"
+#include "reduce/reduce.h"
 #include "shm/copy_out.h"
+#include "shm/per_rank.h"
 
 namespace floe {
 
@@ -47,7 +49,8 @@ struct DirectArgs {
 // another.
 class Movement {
  public:
-  Movement(const DirectArgs& args, uint32_t ranks, uint32_t self);
+  Movement(const DirectArgs& args, uint32_t ranks, uint32_t self)
+      : args_(args), ranks_(ranks), self_(self), bytes_(args.count * type_size(args.type)) {}
 
   const DirectArgs& args() const { return args_; }
   uint64_t block_bytes() const { return bytes_; }
@@ -62,8 +65,17 @@ class Movement {
   // The same part, from the slot of `source`, which publishes; or this rank's own.
   void keep(uint32_t source, const std::byte* slot, uint64_t begin, uint64_t bytes) const;
   void keep_own(uint64_t begin, uint64_t bytes) const;
-  // slots[rank]: of all ranks; this rank's own is not used.
-  void reduce_all(std::span<const std::byte* const> slots, uint64_t begin, uint64_t bytes) const;
+  // slot_of(rank): those of the other ranks.
+  template <class SlotOf>
+  void reduce_all(const SlotOf& slot_of, uint64_t begin, uint64_t bytes) const {
+    if (bytes == 0) return;
+    const uint64_t mine = args_.pattern.block_each ? self_ * bytes : 0;
+    PerRank<const void*> sources(ranks_);
+    for (uint32_t rank = 0; rank < ranks_; ++rank)
+      sources[rank] = rank == self_ ? sent(self_) + begin : slot_of(rank) + mine;
+    void* const destination[] = {kept(self_) + begin};
+    reduce(destination, sources.first(ranks_), bytes / type_size(args_.type), args_.type, args_.op, ranks_);
+  }
 
  private:
   bool contains(Pattern::Ranks ranks, uint32_t rank) const {
@@ -73,7 +85,11 @@ class Movement {
   const std::byte* sent(uint32_t reader) const {
     return static_cast<const std::byte*>(args_.send) + (args_.pattern.block_each ? reader * bytes_ : 0);
   }
-  std::byte* kept(uint32_t source) const;
+  std::byte* kept(uint32_t source) const {
+    // Where the root alone publishes there is one source, and room for no more.
+    const bool one = args_.pattern.reduces || args_.pattern.publish == Pattern::Ranks::kRoot;
+    return static_cast<std::byte*>(args_.recv) + (one ? 0 : source * bytes_);
+  }
 
   DirectArgs args_;
   uint32_t ranks_;

@@ -71,7 +71,7 @@ SegmentLayout::SegmentLayout(uint32_t n) : ranks(n) {
   cursors = round_up(sizeof(SegmentHeader), kPage);
   values = round_up(cursors + n * sizeof(RingCursors), kPage);
   small = round_up(values + kValues * kValueBytes, kPage);
-  rings = small + kSmallSlots * kSmallSlotBytes;
+  rings = small + (kSmallSlots + 2) * kSmallSlotBytes;  // two for the staggering
   blocks = rings + peers * ring_bytes;
   outbox = blocks + kChunkSlots * peers * block_bytes;
   total = outbox + outbox_bytes;

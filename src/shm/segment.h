@@ -87,6 +87,13 @@ struct SegmentLayout {
 
   static constexpr size_t kSmallSlotBytes = 4096;
   static constexpr uint32_t kSmallSlots = 8;  // used in turn: how far a rank may be ahead of another
+  // Slots begin at different places of a page, in one rank's segment and in neighbours' ones: caches and
+  // store buffers tell addresses apart by their low 12 bits first.
+  static constexpr size_t kSmallStagger = 128;
+  static constexpr size_t small_offset(uint32_t owner, uint64_t slot) {
+    constexpr uint32_t kOwners = 4;  // slots of so many fill a page
+    return owner % kOwners * kSmallSlots * kSmallStagger + slot * (kSmallSlotBytes + kSmallStagger);
+  }
   static constexpr uint32_t kChunkSlots = 3;  // in rotation
   static constexpr size_t kStreamChunkBytes = 64 << 10;
   static constexpr uint32_t kValues = 4;  // that survivors exchange: see comm/shrink.cpp
@@ -130,7 +137,7 @@ class Segment {
   }
   // One of the kSmallSlots slots: a Flag, then data.
   std::byte* small_slot(uint64_t turn) const {
-    return base_ + layout_.small + (turn % SegmentLayout::kSmallSlots) * SegmentLayout::kSmallSlotBytes;
+    return base_ + layout_.small + SegmentLayout::small_offset(owner_, turn % SegmentLayout::kSmallSlots);
   }
   // The outgoing ring to `peer`, and the slot for the block that `peer` owns.
   std::byte* ring(uint32_t peer) const { return base_ + layout_.rings + index(peer) * layout_.ring_bytes; }

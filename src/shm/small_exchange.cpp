@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "shm/per_rank.h"
-
 namespace floe {
 namespace {
 
@@ -50,15 +48,14 @@ void SmallExchange::publish() {
 void SmallExchange::combine() {
   const uint32_t self = ranks_->self(), n = ranks_->size();
   const uint64_t bytes = what_.block_bytes();
-  if (what_.args().pattern.reduces && what_.reads(self)) {
-    PerRank<const std::byte*> slots(n);
-    for (uint32_t rank = 0; rank < n; ++rank) slots[rank] = data_of((*ranks_)[rank].small_slot(turn_));
-    what_.reduce_all(slots.first(n), 0, bytes);
-  } else if (!what_.args().pattern.reduces) {
-    what_.keep_own(0, bytes);
-    for (uint32_t rank = 0; rank < n; ++rank)
-      if (what_.reads_from(rank)) what_.keep(rank, data_of((*ranks_)[rank].small_slot(turn_)), 0, bytes);
+  const auto data = [&](uint32_t rank) { return data_of((*ranks_)[rank].small_slot(turn_)); };
+  if (what_.args().pattern.reduces) {
+    if (what_.reads(self)) what_.reduce_all(data, 0, bytes);
+    return;
   }
+  what_.keep_own(0, bytes);
+  for (uint32_t rank = 0; rank < n; ++rank)
+    if (what_.reads_from(rank)) what_.keep(rank, data(rank), 0, bytes);
 }
 
 Poll SmallExchange::poll() {

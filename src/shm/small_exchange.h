@@ -21,13 +21,14 @@ class SmallExchange {
     std::vector<uint64_t> seen;  // the last turn that each rank is known to have published
     CopyOut copy_out{SegmentLayout::kSmallSlots * SegmentLayout::kSmallSlotBytes};
   };
-  static bool fits(const Movement& what, const State& state) {
-    return what.block_bytes() <= state.most &&
-           what.block_bytes() * what.blocks_in_slot() <= SegmentLayout::kSmallSlotBytes - sizeof(uint64_t);
+  static bool fits(const DirectArgs& args, uint32_t ranks, const State& state) {
+    const uint64_t bytes = args.count * type_size(args.type);
+    return bytes <= state.most &&
+           bytes * (args.pattern.block_each ? ranks : 1) <= SegmentLayout::kSmallSlotBytes - sizeof(uint64_t);
   }
 
-  SmallExchange(const LocalRanks& ranks, State& state, const Movement& what)
-      : ranks_(&ranks), state_(&state), what_(what) {}
+  SmallExchange(const LocalRanks& ranks, State& state, const DirectArgs& args)
+      : ranks_(&ranks), state_(&state), what_(args, ranks.size(), ranks.self()) {}
   Poll poll();
   bool waits_for(uint32_t peer) const;
   uint32_t mismatch_with() const { return arrived_; }

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "base/types.h"
-#include "shm/per_rank.h"
 
 namespace floe {
 namespace {
@@ -106,9 +105,7 @@ Poll Stream::take() {
     if (!reduces) what_.keep(source_, slot(source_, taken_), begin, bytes);
   }
   if (reduces && what_.reads(self)) {
-    PerRank<const std::byte*> slots(n);
-    for (uint32_t rank = 0; rank < n; ++rank) slots[rank] = slot(rank, taken_);
-    what_.reduce_all(slots.first(n), begin, bytes);
+    what_.reduce_all([&](uint32_t rank) { return slot(rank, taken_); }, begin, bytes);
   } else if (!reduces) {
     what_.keep_own(begin, bytes);
   }

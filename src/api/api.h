@@ -29,7 +29,8 @@ struct floe_request {
 namespace floe::api {
 
 // Remembers an error's message for floe_last_error() and returns its code.
-floe_status_t report(const Status& status);
+floe_status_t report_error(const Status& status);
+inline floe_status_t report(const Status& status) { return status.ok() ? FLOE_OK : report_error(status); }
 
 // Runs an entry point's body, which returns a Status or a floe_status_t already reported.
 template <class F>
@@ -52,13 +53,11 @@ inline const Engine& engine_of(const floe_context_t& handle) { return *handle.en
 inline const Engine& engine_of(const floe_comm_t& handle) { return *handle.comm->engine(); }
 inline const Engine& engine_of(const floe_request_t& handle) { return *handle.engine; }
 
+Status bad_handle(const void* handle, std::string_view name);
 // A handle must be non-NULL and of this process.
 template <class Handle>
 Status check_handle(const Handle* handle, std::string_view name) {
-  if (!handle) return error(FLOE_ERR_ARGUMENT, "{} is NULL", name);
-  if (engine_of(*handle).forked())
-    return error(FLOE_ERR_FORKED,
-                 "{} belongs to the parent process: create a context of its own after fork, or exec", name);
+  if (!handle || engine_of(*handle).forked()) return bad_handle(handle, name);
   return {};
 }
 

@@ -35,13 +35,12 @@ Status check_overlap(const void* a, uint64_t a_bytes, const void* b, uint64_t b_
   return {FLOE_ERR_ARGUMENT, "send and recv overlap, and not as the in-place form allows"};
 }
 
-Status conclude(const Communicator& comm, Communicator::Started started, floe_request_t** req) {
+Status conclude_started(const Communicator& comm, Communicator::Started& started, floe_request_t** req) {
   if (!started.ok()) return started.status();
   if (req) {
     *req = new floe_request{comm.engine(), std::move(*started)};
     return {};
   }
-  if (!*started) return {};  // complete already
   comm.engine()->wait(**started, Deadline::never());
   return (*started)->status();
 }

@@ -53,6 +53,10 @@ inline bool overlap(const void* a, uint64_t a_bytes, const void* b, uint64_t b_b
 Status check_overlap(const void* a, uint64_t a_bytes, const void* b, uint64_t b_bytes);
 
 // Hands the operation to the caller, or waits for it.
-Status conclude(const Communicator& comm, Communicator::Started started, floe_request_t** req);
+Status conclude_started(const Communicator& comm, Communicator::Started& started, floe_request_t** req);
+inline Status conclude(const Communicator& comm, Communicator::Started started, floe_request_t** req) {
+  if (started.ok() && !*started) return {};  // complete already
+  return conclude_started(comm, started, req);
+}
 
 }  // namespace floe::api

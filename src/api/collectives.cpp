@@ -107,7 +107,7 @@ floe_status_t floe_send(floe_comm_t* comm, const void* buffer, uint64_t count, f
     FLOE_TRY(check_count(count, type));
     FLOE_TRY(check_buffer(buffer, count, "buffer"));
     FLOE_TRY(check_peer(dest, c, "dest"));
-    return conclude(c, c.send(buffer, count * type_size(type), dest, tag), req);
+    return conclude(c, c.send(buffer, count * type_size(type), dest, tag, !req), req);
   });
 }
 

@@ -8,9 +8,15 @@ thread_local std::string last_error;
 
 }  // namespace
 
-floe_status_t report(const Status& status) {
-  if (!status.ok()) last_error = status.message();
+floe_status_t report_error(const Status& status) {
+  last_error = status.message();
   return status.code();
+}
+
+Status bad_handle(const void* handle, std::string_view name) {
+  if (!handle) return error(FLOE_ERR_ARGUMENT, "{} is NULL", name);
+  return error(FLOE_ERR_FORKED,
+               "{} belongs to the parent process: create a context of its own after fork, or exec", name);
 }
 
 Status check_struct(uint32_t struct_size, size_t oldest, std::string_view name) {

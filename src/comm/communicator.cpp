@@ -215,7 +215,8 @@ Communicator::Started Communicator::reduce_scatter(const void* send, void* recv,
   return scheduled(descriptor, op, floe::reduce_scatter(rank(), from), send, recv);
 }
 
-Communicator::Started Communicator::send(const void* buffer, uint64_t bytes, uint32_t dest, uint64_t tag) {
+Communicator::Started Communicator::send(const void* buffer, uint64_t bytes, uint32_t dest, uint64_t tag,
+                                         bool wait) {
   Transfer transfer;
   transfer.data = static_cast<std::byte*>(const_cast<void*>(buffer));  // only ever read
   transfer.bytes = bytes;
@@ -226,8 +227,12 @@ Communicator::Started Communicator::send(const void* buffer, uint64_t bytes, uin
   descriptor.type = FLOE_UINT8;
   descriptor.count = bytes;
   transfer.descriptor = descriptor;
-  auto operation = std::make_shared<MessageOperation>(descriptor, std::move(transfer));
   const std::lock_guard guard(engine_->lock());
+  if (wait && group_.send_at_once(transfer)) {
+    FLOE_TRY(count(descriptor, {}));
+    return std::shared_ptr<Operation>();
+  }
+  auto operation = std::make_shared<MessageOperation>(descriptor, std::move(transfer));
   FLOE_TRY(count(descriptor, group_.start(operation)));
   engine_->started(group_);
   return std::shared_ptr<Operation>(std::move(operation));

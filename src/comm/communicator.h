@@ -88,7 +88,7 @@ class Communicator {
   Started scatter_v(const void* send, const Blocks& from, void* recv, uint64_t count, floe_type_t type,
                     uint32_t root);
 
-  Started send(const void* buffer, uint64_t bytes, uint32_t dest, uint64_t tag);
+  Started send(const void* buffer, uint64_t bytes, uint32_t dest, uint64_t tag, bool wait);
   // From the rank in `sources`, or any of them.
   Started receive(void* buffer, uint64_t bytes, std::vector<uint32_t> sources, uint64_t tag);
 

@@ -270,7 +270,7 @@ bool Engine::wait(const Operation& operation, Deadline until) {
     if (any_busy_.load(std::memory_order_relaxed)) notify_worker();
   });
   Spinner spinner(spins_.load(std::memory_order_relaxed));
-  for (uint32_t turn = 0; !operation.complete(); ++turn) {
+  for (uint32_t turn = 1; !operation.complete(); ++turn) {
     int moved = 0;
     if (pass(&moved) && moved != 0) spinner.reset();
     if (operation.complete()) return true;

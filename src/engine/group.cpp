@@ -92,6 +92,15 @@ Status Group::start(std::shared_ptr<MessageOperation> message) {
   return {};
 }
 
+bool Group::send_at_once(const Transfer& send) {
+  check_alarm();
+  if (!fault_.ok() || peer_fault_ || !messenger_.send_at_once(send)) return false;
+  ++message_sequence_;
+  ++completed_;
+  wake_peers();
+  return true;
+}
+
 int Group::step_collectives() {
   int moved = 0;
   while (!collectives_.empty()) {

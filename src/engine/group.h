@@ -67,6 +67,9 @@ class Group final : public PacketSink {
   // which costs no allocation and no look at the clock. *late is the operation, started, if they were not.
   Status run(const Descriptor& descriptor, DirectOperation& op, std::shared_ptr<Collective>* late);
   Status start(std::shared_ptr<MessageOperation> message);
+  // For a caller that would wait: sends a message that goes into one packet, if there is room for it now;
+  // false: start() it.
+  bool send_at_once(const Transfer& send);
 
   bool busy() const { return !collectives_.empty() || !messages_.empty(); }
   // Operations that ended well, and with an error.

@@ -1,76 +1,113 @@
 #include "engine/matcher.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "engine/messenger.h"
 
 namespace floe {
+namespace {
 
-size_t Matcher::Hash::operator()(const Key& key) const {
-  uint64_t x = key.tag * 0x9e3779b97f4a7c15 + key.source * 0xbf58476d1ce4e5b9 + key.lane;
-  return x ^ x >> 29;
+Matcher::Key key_of(const Transfer& receive) { return {receive.descriptor.lane, receive.peer, receive.tag}; }
+Matcher::Key key_of(const PacketHeader& message) {
+  return {message.descriptor.lane, message.source, message.tag};
+}
+
+bool takes(const Transfer& from_several, const Matcher::Key& message) {
+  const auto& sources = from_several.sources;
+  return from_several.descriptor.lane == message.lane && from_several.tag == message.tag &&
+         std::find(sources.begin(), sources.end(), message.source) != sources.end();
+}
+
+}  // namespace
+
+Matcher::Bucket& Matcher::bucket(const Key& key) {
+  const uint64_t x = key.tag * 0x9e3779b97f4a7c15 + key.source * 0xbf58476d1ce4e5b9 + key.lane;
+  return buckets_[(x ^ x >> 29) & (buckets_.size() - 1)];
+}
+
+void Matcher::append(Transfer& receive) {
+  Bucket& chain = bucket(key_of(receive));
+  receive.next = nullptr;
+  (chain.first ? chain.last->next : chain.first) = &receive;
+  chain.last = &receive;
+}
+
+void Matcher::count_one_more() {
+  constexpr size_t kLongest = 4;  // on average
+  if (++entries_ <= kLongest * buckets_.size()) return;
+  std::vector<Bucket> old(2 * buckets_.size());
+  old.swap(buckets_);
+  for (Bucket& from : old) {
+    for (Transfer* receive = from.first; receive;) append(*std::exchange(receive, receive->next));
+    while (!from.kept.empty()) {
+      auto& to = bucket(key_of(from.kept.front().header)).kept;
+      to.splice(to.end(), from.kept, from.kept.begin());
+    }
+  }
 }
 
 Transfer* Matcher::match(const Key& message) {
-  const auto exact = posted_.find(message);
-  const auto any = std::find_if(posted_any_.begin(), posted_any_.end(), [&](const Posted& p) {
-    return p.receive->descriptor.lane == message.lane && p.receive->tag == message.tag &&
-           std::find(p.receive->sources.begin(), p.receive->sources.end(), message.source) !=
-               p.receive->sources.end();
-  });
-  const bool have_exact = exact != posted_.end();
-  if (any != posted_any_.end() && (!have_exact || any->order < exact->second.front().order)) {
-    Transfer* const receive = any->receive;
+  Bucket& chain = bucket(message);
+  Transfer *before = nullptr, *exact = chain.first;
+  for (; exact && key_of(*exact) != message; exact = exact->next) before = exact;
+  const auto any = std::find_if(posted_any_.begin(), posted_any_.end(),
+                                [&](const Transfer* receive) { return takes(*receive, message); });
+  if (any != posted_any_.end() && (!exact || (*any)->order < exact->order)) {
+    Transfer* const receive = *any;
     posted_any_.erase(any);
     return receive;
   }
-  if (!have_exact) return nullptr;
-  Transfer* const receive = exact->second.front().receive;
-  exact->second.pop_front();
-  if (exact->second.empty()) posted_.erase(exact);
-  return receive;
+  if (!exact) return nullptr;
+  (before ? before->next : chain.first) = exact->next;
+  if (chain.last == exact) chain.last = before;
+  --entries_;
+  return exact;
 }
 
-void Matcher::keep(const Key& key, Unexpected message) {
+void Matcher::keep(Unexpected message) {
+  count_one_more();
   message.arrival = ++order_;
-  unexpected_[key].push_back(std::move(message));
+  bucket(key_of(message.header)).kept.push_back(std::move(message));
 }
 
-std::optional<Unexpected> Matcher::take(const Key& key) {
-  const auto found = unexpected_.find(key);
-  if (found == unexpected_.end()) return std::nullopt;
-  Unexpected message = std::move(found->second.front());
-  found->second.pop_front();
-  if (found->second.empty()) unexpected_.erase(found);
-  return message;
+std::optional<Matcher::Kept> Matcher::find_kept(const Key& key) {
+  auto& kept = bucket(key).kept;
+  const auto found = std::find_if(kept.begin(), kept.end(),
+                                  [&](const Unexpected& message) { return key_of(message.header) == key; });
+  if (found == kept.end()) return std::nullopt;
+  return found;
+}
+
+Unexpected Matcher::take(Kept message) {
+  Unexpected taken = std::move(*message);
+  bucket(key_of(taken.header)).kept.erase(message);
+  --entries_;
+  return taken;
 }
 
 std::optional<Unexpected> Matcher::post(Transfer& receive) {
-  const uint8_t lane = receive.descriptor.lane;
+  receive.order = ++order_;
   if (receive.sources.empty()) {
-    const Key key{lane, receive.peer, receive.tag};
-    if (auto message = take(key)) return message;
-    posted_[key].push_back({&receive, ++order_});
+    if (const auto message = find_kept(key_of(receive))) return take(*message);
+    count_one_more();
+    append(receive);
     return std::nullopt;
   }
-  const Key* oldest = nullptr;
-  uint64_t arrival = 0;
+  std::optional<Kept> oldest;
   for (const uint32_t source : receive.sources) {
-    const auto found = unexpected_.find({lane, source, receive.tag});
-    if (found != unexpected_.end() && (!oldest || found->second.front().arrival < arrival)) {
-      oldest = &found->first;
-      arrival = found->second.front().arrival;
-    }
+    const auto message = find_kept({receive.descriptor.lane, source, receive.tag});
+    if (message && (!oldest || (*message)->arrival < (*oldest)->arrival)) oldest = message;
   }
-  if (oldest) return take(Key(*oldest));
-  posted_any_.push_back({&receive, ++order_});
+  if (oldest) return take(*oldest);
+  posted_any_.push_back(&receive);
   return std::nullopt;
 }
 
 void Matcher::clear() {
-  posted_.clear();
+  buckets_ = std::vector<Bucket>(kFirstBuckets);
+  entries_ = 0;
   posted_any_.clear();
-  unexpected_.clear();
 }
 
 }  // namespace floe

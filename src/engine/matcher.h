@@ -4,10 +4,8 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <list>
 #include <optional>
-#include <unordered_map>
 #include <vector>
 
 #include "base/packet.h"
@@ -23,6 +21,7 @@ struct Unexpected {
   uint64_t arrival = 0;
 };
 
+// A hash table whose chains run through the receives themselves: posting one allocates nothing.
 class Matcher {
  public:
   struct Key {
@@ -32,28 +31,36 @@ class Matcher {
     bool operator==(const Key&) const = default;
   };
 
+  Matcher() : buckets_(kFirstBuckets) {}
+
   // The oldest posted receive that takes this message, removed from the queue; null if there is none.
   Transfer* match(const Key& message);
   // Keeps a message that nobody waits for yet.
-  void keep(const Key& key, Unexpected message);
+  void keep(Unexpected message);
   // The oldest kept message that `receive` takes, removed; otherwise the receive is posted.
   std::optional<Unexpected> post(Transfer& receive);
   void clear();
 
  private:
-  struct Hash {
-    size_t operator()(const Key& key) const;
-  };
-  struct Posted {
-    Transfer* receive;
-    uint64_t order;
-  };
+  static constexpr size_t kFirstBuckets = 32;  // a power of two, and doubled when they get long
 
-  std::optional<Unexpected> take(const Key& key);
+  struct Bucket {
+    // Of receives from one source, in the order of posting.
+    Transfer* first = nullptr;
+    Transfer* last = nullptr;
+    std::list<Unexpected> kept;  // in the order of arrival
+  };
+  using Kept = std::list<Unexpected>::iterator;
 
-  std::unordered_map<Key, std::deque<Posted>, Hash> posted_;
-  std::list<Posted> posted_any_;  // receives from several sources: rare, so a list
-  std::unordered_map<Key, std::deque<Unexpected>, Hash> unexpected_;
+  Bucket& bucket(const Key& key);
+  void append(Transfer& receive);
+  std::optional<Kept> find_kept(const Key& key);
+  Unexpected take(Kept message);
+  void count_one_more();
+
+  std::vector<Bucket> buckets_;
+  size_t entries_ = 0;               // in the buckets
+  std::list<Transfer*> posted_any_;  // receives from several sources: rare, so a list
   uint64_t order_ = 0;
 };
 

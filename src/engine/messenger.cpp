@@ -86,20 +86,39 @@ int Messenger::pump_lane(uint32_t peer, Lane& lane) {
   return packets;
 }
 
-bool Messenger::start_message(uint32_t peer, Lane& lane, Transfer& send) {
-  const Route& route = routes_[peer];
-  const bool eager =
-      send.bytes <= route.transport->max_payload() && lane.eager_out + send.bytes <= kEagerWindow;
-  PacketHeader h = header(eager ? PacketKind::kEager : PacketKind::kAnnounce);
+PacketHeader Messenger::first_packet(PacketKind kind, const Transfer& send) const {
+  PacketHeader h = header(kind);
   h.tag = send.tag;
   h.bytes = send.bytes;
   h.descriptor = send.descriptor;
-  if (eager) {
-    if (!route.transport->try_send(route.peer, h, {send.data, send.bytes})) return false;
-    lane.eager_out += send.bytes;
+  return h;
+}
+
+bool Messenger::is_eager(uint32_t peer, const Lane& lane, const Transfer& send) const {
+  return send.bytes <= routes_[peer].transport->max_payload() && lane.eager_out + send.bytes <= kEagerWindow;
+}
+
+bool Messenger::send_eagerly(uint32_t peer, Lane& lane, const Transfer& send) {
+  const Route& route = routes_[peer];
+  if (!route.transport->try_send(route.peer, first_packet(PacketKind::kEager, send), {send.data, send.bytes}))
+    return false;
+  lane.eager_out += send.bytes;
+  return true;
+}
+
+bool Messenger::send_at_once(const Transfer& send) {
+  Lane& lane = lanes_[send.peer];
+  return lane.empty() && is_eager(send.peer, lane, send) && send_eagerly(send.peer, lane, send);
+}
+
+bool Messenger::start_message(uint32_t peer, Lane& lane, Transfer& send) {
+  if (is_eager(peer, lane, send)) {
+    if (!send_eagerly(peer, lane, send)) return false;
     send.owner->on_transfer(send);
     return true;
   }
+  const Route& route = routes_[peer];
+  PacketHeader h = first_packet(PacketKind::kAnnounce, send);
   h.id = next_id_;
   if (!route.transport->try_send(route.peer, h, {})) return false;
   send.id = next_id_++;
@@ -127,7 +146,7 @@ void Messenger::on_packet(const PacketHeader& h, std::span<const std::byte> payl
         return bad_packet(h, "its payload does not have the announced size");
       const Matcher::Key key{h.descriptor.lane, h.source, h.tag};
       if (Transfer* const receive = matcher_.match(key)) return deliver(*receive, h, payload);
-      matcher_.keep(key, {h, {payload.begin(), payload.end()}});
+      matcher_.keep({h, {payload.begin(), payload.end()}});
       return;
     }
     case PacketKind::kData: return on_data(h, payload);

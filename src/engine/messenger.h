@@ -40,6 +40,9 @@ struct Transfer {
   Descriptor descriptor;  // lane 1: a collective's, compared with the sender's; sizes must be equal
   TransferOwner* owner = nullptr;
 
+  Transfer* next = nullptr;  // these two: the matcher's
+  uint64_t order = 0;
+
   uint64_t id = 0;       // the messenger's
   uint64_t moved = 0;    // bytes
   uint64_t peer_id = 0;  // of a long send: what the receiver called it
@@ -55,6 +58,8 @@ class Messenger {
   Messenger(uint64_t comm, uint32_t rank, std::vector<Route> routes);
 
   void send(Transfer& transfer);
+  // The whole of a message that fits into one packet, if nothing is before it; false: nothing was done.
+  bool send_at_once(const Transfer& transfer);
   void receive(Transfer& transfer);
   // A packet without payload of ours or the group's; goes before all messages.
   void control(uint32_t peer, const PacketHeader& header, std::vector<std::byte> payload = {});
@@ -96,6 +101,9 @@ class Messenger {
 
   PacketHeader header(PacketKind kind) const;
   int pump_lane(uint32_t peer, Lane& lane);
+  PacketHeader first_packet(PacketKind kind, const Transfer& send) const;
+  bool is_eager(uint32_t peer, const Lane& lane, const Transfer& send) const;
+  bool send_eagerly(uint32_t peer, Lane& lane, const Transfer& send);
   bool start_message(uint32_t peer, Lane& lane, Transfer& send);
   bool stream_packet(uint32_t peer, Transfer& send);
   void deliver(Transfer& receive, const PacketHeader& header, std::span<const std::byte> payload);

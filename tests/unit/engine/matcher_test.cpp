@@ -21,8 +21,10 @@ Transfer receive_any(std::vector<uint32_t> sources, uint64_t tag) {
   return transfer;
 }
 
-Unexpected message(uint64_t id) {
+Unexpected message(uint32_t source, uint64_t tag, uint64_t id) {
   Unexpected m;
+  m.header.source = source;
+  m.header.tag = tag;
   m.header.id = id;
   return m;
 }
@@ -49,8 +51,8 @@ TEST(Matcher, UsesAllBitsOfTheTagTheSourceAndTheLane) {
 
 TEST(Matcher, KeptMessagesComeOutInTheOrderOfArrival) {
   Matcher matcher;
-  matcher.keep({0, 1, 7}, message(10));
-  matcher.keep({0, 1, 7}, message(11));
+  matcher.keep(message(1, 7, 10));
+  matcher.keep(message(1, 7, 11));
   Transfer receive = receive_from(1, 7);
   EXPECT_EQ(matcher.post(receive)->header.id, 10u);
   EXPECT_EQ(matcher.post(receive)->header.id, 11u);
@@ -59,9 +61,9 @@ TEST(Matcher, KeptMessagesComeOutInTheOrderOfArrival) {
 
 TEST(Matcher, AReceiveFromSeveralTakesTheOldestMessageOfThem) {
   Matcher matcher;
-  matcher.keep({0, 3, 7}, message(3));
-  matcher.keep({0, 1, 7}, message(1));
-  matcher.keep({0, 2, 7}, message(2));
+  matcher.keep(message(3, 7, 3));
+  matcher.keep(message(1, 7, 1));
+  matcher.keep(message(2, 7, 2));
   Transfer receive = receive_any({1, 2}, 7);
   EXPECT_EQ(matcher.post(receive)->header.id, 1u);
   EXPECT_EQ(matcher.post(receive)->header.id, 2u);
@@ -77,6 +79,37 @@ TEST(Matcher, ExactAndAnyReceivesShareOneOrder) {
   EXPECT_EQ(matcher.match({0, 1, 7}), &any);
   EXPECT_EQ(matcher.match({0, 1, 7}), &exact);
   EXPECT_EQ(matcher.match({0, 1, 7}), &later);
+}
+
+// More than the table begins with room for: it grows, and nobody changes places.
+TEST(Matcher, ManyReceivesAndMessagesKeepTheirOrder) {
+  constexpr uint64_t kTags = 1000;
+  Matcher matcher;
+  std::vector<Transfer> receives;
+  for (uint64_t i = 0; i < 2 * kTags; ++i) receives.push_back(receive_from(1, i % kTags));
+  for (Transfer& receive : receives) EXPECT_FALSE(matcher.post(receive));
+  for (uint64_t i = 0; i < 2 * kTags; ++i) matcher.keep(message(2, i % kTags, i));
+  for (uint64_t tag = kTags; tag-- > 0;) {
+    EXPECT_EQ(matcher.match({0, 1, tag}), &receives[tag]);
+    EXPECT_EQ(matcher.match({0, 1, tag}), &receives[kTags + tag]);
+    EXPECT_EQ(matcher.match({0, 1, tag}), nullptr);
+    Transfer receive = receive_from(2, tag);
+    EXPECT_EQ(matcher.post(receive)->header.id, tag);
+    EXPECT_EQ(matcher.post(receive)->header.id, kTags + tag);
+  }
+}
+
+TEST(Matcher, ForgetsEverything) {
+  Matcher matcher;
+  Transfer receive = receive_from(1, 7), any = receive_any({1, 2}, 8);
+  EXPECT_FALSE(matcher.post(receive));
+  EXPECT_FALSE(matcher.post(any));
+  matcher.keep(message(1, 9, 0));
+  matcher.clear();
+  EXPECT_EQ(matcher.match({0, 1, 7}), nullptr);
+  EXPECT_EQ(matcher.match({0, 1, 8}), nullptr);
+  Transfer later = receive_from(1, 9);
+  EXPECT_FALSE(matcher.post(later));
 }
 
 }  // namespace

@@ -9,8 +9,8 @@ ShmTransport::ShmTransport(std::vector<std::shared_ptr<Segment>> segments, uint3
     : segments_(std::move(segments)), self_(self) {
   const SegmentLayout& layout = segments_[self]->layout();
   // At least four records fit, so that the writer fills one while the reader empties another.
-  constexpr size_t kLargestRecord = 64 << 10;
-  max_payload_ = std::min(layout.ring_bytes / 4, kLargestRecord) - RingRecord::kAlign - sizeof(RingRecord);
+  constexpr size_t kLargestPayload = 64 << 10;
+  max_payload_ = std::min(layout.ring_bytes / 4 - RingRecord::kAlign - sizeof(RingRecord), kLargestPayload);
   for (uint32_t peer = 0; peer < segments_.size(); ++peer) {
     const Segment& mine = *segments_[self];
     const Segment& theirs = *segments_[peer];

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <utility>
 
 #if defined(__x86_64__)
 #include <emmintrin.h>
@@ -70,8 +71,6 @@ void CopyOut::operator()(std::byte* to, const std::byte* from, uint64_t bytes) {
 }
 
 void CopyOut::next_phase() {
-  // Trying a way that turns out five times slower must cost a few per cent at most.
-  constexpr uint64_t kLapsOfUse = 200, kLapsToChange = 2;
   switch (phase_) {
     case Phase::kUse:
       phase_ = Phase::kTimeUsual;
@@ -90,9 +89,11 @@ void CopyOut::next_phase() {
       // The reader's side is not timed. It finds the one in a cache, the other in memory.
       constexpr double kReadingFromMemory = 1.5;
       const double ordinary = non_temporal_ ? other_ : usual_, streamed = non_temporal_ ? usual_ : other_;
-      non_temporal_ = streamed * kReadingFromMemory < ordinary;
+      const bool before = std::exchange(non_temporal_, streamed * kReadingFromMemory < ordinary);
+      // Where cores stay where they are, trying a way that is five times slower must cost little.
+      laps_of_use_ = non_temporal_ != before ? kFewestLapsOfUse : std::min(2 * laps_of_use_, kMostLapsOfUse);
       phase_ = Phase::kUse;
-      left_ = kLapsOfUse * lap_;
+      left_ = laps_of_use_ * lap_;
       return;
     }
   }

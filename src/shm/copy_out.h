@@ -17,7 +17,7 @@ class CopyOut {
  public:
   // `lap`: bytes after which memory is used again. Lines that were last written the other way are slow to
   // overwrite, so a way must be used for a lap or two before it can be judged.
-  explicit CopyOut(uint64_t lap) : lap_(lap), left_(lap) {}
+  explicit CopyOut(uint64_t lap) : lap_(lap), left_(kLapsToChange * lap) {}
 
   // What is copied is visible to whoever sees a store with release order that follows.
   void operator()(std::byte* to, const std::byte* from, uint64_t bytes);
@@ -25,12 +25,16 @@ class CopyOut {
  private:
   enum class Phase : uint8_t { kTimeUsual, kChange, kTimeOther, kUse };
 
+  static constexpr uint64_t kLapsToChange = 2;
+  static constexpr uint32_t kFewestLapsOfUse = 8, kMostLapsOfUse = 256;
+
   void copy(bool non_temporal, std::byte* to, const std::byte* from, uint64_t bytes);
   void next_phase();
 
   uint64_t lap_;
   uint64_t left_;  // bytes of this phase
-  Phase phase_ = Phase::kTimeUsual;
+  Phase phase_ = Phase::kUse;
+  uint32_t laps_of_use_ = kFewestLapsOfUse;  // until the next trial; more each time that one changes nothing
   bool non_temporal_ = false;     // the usual way
   double usual_ = 0, other_ = 0;  // ticks a byte; 0: not timed yet
 };

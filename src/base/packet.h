@@ -22,6 +22,7 @@ enum class PacketKind : uint8_t {
   kFault,      // the communicator has failed; tag: the culprit's rank, id: floe_status_t, payload: a text
   kLeave,      // the sender leaves: it has sent all that it ever will
   kLeaveAck,   // answers kLeave: all of it has arrived
+  kMail,  // a letter between ranks that shrink; tag: its slot, id: as its sender likes; payload: its text
 };
 
 // What a collective was called with: equal on all ranks, or the call is an error.

@@ -65,6 +65,7 @@ Communicator::~Communicator() {
     const std::lock_guard guard(engine_->lock());
     failed = !group_.fault().ok();
     group_.leave();
+    if (failed && spans_hosts()) say_farewell();
     if (const auto& own = group_.members()[rank()].segment)  // release: pairs with Survivors::agree()
       own->header().shrink.entered.store(ShrinkBoard::kNever, std::memory_order_release);
   }

@@ -8,6 +8,7 @@
 
 #include "base/types.h"
 #include "coll/algorithms.h"
+#include "comm/agreement.h"
 #include "comm/op_table.h"
 #include "comm/wire_up.h"
 #include "engine/engine.h"
@@ -98,6 +99,11 @@ class Communicator {
 
   static Result<std::unique_ptr<Communicator>> connect(const std::shared_ptr<Engine>& engine,
                                                        const WireUpConfig& config, Exchange* exchange);
+  // shrink_hosts.cpp
+  bool spans_hosts() const;  // or ranks without shared memory
+  Agreement& agreement();
+  Result<std::unique_ptr<Communicator>> shrink_across_hosts(Deadline deadline);
+  void say_farewell();  // to ranks that shrink; lock held
   Status gather_blocks(const void* mine, void* all, uint64_t bytes, Deadline deadline);
   Started start(std::shared_ptr<Collective> collective);
   // Whether a reduction may run on shared memory, whose slots have no room for factors.
@@ -113,6 +119,8 @@ class Communicator {
   Group group_;
   OpTable ops_;
   Statistics statistics_;  // under the engine's lock
+  HostVote own_vote_{};    // of a rank that is alone on its host
+  std::unique_ptr<Agreement> agreement_;
 };
 
 }  // namespace floe

@@ -1,4 +1,5 @@
 // floe_comm_shrink: agreement of the ranks that live, in the shared memory of the communicator that failed.
+// Where not all share memory: see shrink_hosts.cpp.
 //
 // Every rank has mapped the segments of all, and they stay when their owner dies; pidfds tell for certain who
 // has died. So agreement is simple, in rounds: a rank enters a round and waits until every other rank has
@@ -111,10 +112,10 @@ void Survivors::propose(bool gave_up) {
   ShrinkBoard& mine = board(self_);
   // Nobody reads this board's proposal now: who did so in the last round has entered this one or is dead.
   mine.gave_up = gave_up ? 1 : 0;
-  mine.ranks.fill(0);
+  mine.ranks = {};
   for (uint32_t rank = 0; rank < members_.size(); ++rank) {
     const bool listed = gave_up ? !accounted(rank) : !dead_[rank] && !has_left(rank);
-    if (listed) mine.ranks[rank / 64] |= uint64_t{1} << rank % 64;
+    if (listed) mine.ranks.add(rank);
   }
   uint64_t seen = decision().load(std::memory_order_acquire);
   // Release: pairs with the acquire in adopt(), which reads the proposal. Whoever fails adopts the winner's.
@@ -132,7 +133,7 @@ Status Survivors::adopt() {
   const ShrinkBoard& proposal = board(static_cast<uint32_t>(winner));
   std::vector<uint32_t> listed;
   for (uint32_t rank = 0; rank < members_.size(); ++rank)
-    if (proposal.ranks[rank / 64] >> rank % 64 & 1) listed.push_back(rank);
+    if (proposal.ranks.has(rank)) listed.push_back(rank);
   if (proposal.gave_up != 0) {
     std::string names;
     for (const uint32_t rank : listed) names += (names.empty() ? "" : ", ") + members_[rank].who;
@@ -239,20 +240,20 @@ Result<std::unique_ptr<Communicator>> Communicator::shrink() {
   const auto in_words = [&](const Status& status) {
     return status.in(fmt::format("floe_comm_shrink of '{}' on rank {} of {}", group_.name(), rank(), size()));
   };
-  for (const Member& member : members)
-    if (!member.segment && size() != 1)
-      return in_words(error(FLOE_ERR_UNSUPPORTED,
-                            "{} shares no memory with this rank (it is on another host): destroy the "
-                            "communicator and create a new one through a store",
-                            member.who));
-  if (size() > ShrinkBoard::kMostRanks)
-    return in_words(error(FLOE_ERR_UNSUPPORTED, "more than {} ranks", ShrinkBoard::kMostRanks));
+  if (size() > RankSet::kMostRanks)
+    return in_words(error(FLOE_ERR_UNSUPPORTED, "more than {} ranks", RankSet::kMostRanks));
   abort();  // nothing is lost before
 
   WireUpConfig config;
   config.name = group_.name();
   config.timeout_ms = timeout;
   if (size() == 1) return connect(engine_, config, nullptr);
+  if (spans_hosts()) {
+    auto made = shrink_across_hosts(deadline);
+    if (!made.ok()) return in_words(made.status());
+    (*made)->set_timeout(timeout);
+    return made;
+  }
   Survivors survivors(members, rank(), deadline);
   for (;;) {  // ends: every further round is for a rank that has died, or the deadline passes
     const Status agreed = survivors.agree();

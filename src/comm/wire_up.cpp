@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <set>
+#include <unordered_map>
 
 #include "base/log.h"
 #include "boot/host.h"
@@ -56,9 +57,11 @@ Status WireUp::exchange_cards(std::vector<Card>* cards) {
 Result<std::vector<Member>> WireUp::share_memory(const std::vector<Card>& cards) {
   std::vector<Member> members(config_.size);
   std::vector<LocalRank> local;
+  std::unordered_map<std::string_view, uint32_t> first_of;  // by host
   size_t self = 0;
   for (uint32_t rank = 0; rank < config_.size; ++rank) {
     members[rank].who = cards[rank].who(rank);
+    members[rank].host = first_of.try_emplace(cards[rank].host, rank).first->second;
     if (cards[rank].host != cards[config_.rank].host) continue;
     if (rank == config_.rank) self = local.size();
     local.push_back({rank, cards[rank].pid, cards[rank].socket, cards[rank].token});
@@ -160,7 +163,10 @@ Result<GroupConfig> WireUp::connect() {
   if (!shared) {
     group.members.clear();
     group.members.resize(config_.size);
-    for (uint32_t rank = 0; rank < config_.size; ++rank) group.members[rank].who = cards[rank].who(rank);
+    for (uint32_t rank = 0; rank < config_.size; ++rank) {
+      group.members[rank].who = cards[rank].who(rank);
+      group.members[rank].host = rank;
+    }
   }
 
   const bool one_host =

@@ -289,6 +289,11 @@ bool Engine::test(const Operation& operation) {
   return operation.complete();
 }
 
+int Engine::progress_mail(Group& group) {
+  const int moved = fabric_ ? fabric_->progress(*this) : 0;
+  return moved + group.progress_mail();
+}
+
 void Engine::flush(Group& group, bool failed) {
   // What operations that ended well have sent must arrive; after a fault only the news of it should.
   constexpr Millis kLongest(2000), kLongestAfterFault(100);

@@ -75,6 +75,8 @@ class Engine final : private PacketSink {
   bool wait(const Operation& operation, Deadline until);
   // One pass. Returns whether it is complete.
   bool test(const Operation& operation);
+  // One pass over the letters of a group that has failed. Returns how much moved. Lock held.
+  int progress_mail(Group& group);
   // Sends what the group has left for other hosts, for 2 s at most, or a moment after a fault.
   void flush(Group& group, bool failed);
 

@@ -202,6 +202,7 @@ void Group::on_packet(const PacketHeader& header, std::span<const std::byte> pay
     sender.settled = true;
     return;
   }
+  if (header.kind == PacketKind::kMail) return keep_letter(header, payload);
   if (!fault_.ok()) return;
   switch (header.kind) {
     case PacketKind::kProbe: note(header.source, header.tag, header.descriptor); return;

@@ -28,6 +28,7 @@ struct Member {
   std::shared_ptr<Segment> segment;  // null: on another host
   std::optional<Bell> bell;          // of a member on this host
   Messenger::Route route;
+  uint32_t host = 0;  // the lowest rank that shares memory with it, or its own
   State state = State::kAlive;
   Clock::time_point gone_since{};  // once it is not alive
   bool settled = false;  // over fabric: has all that this rank, leaving, had sent, or needs it no more
@@ -94,6 +95,21 @@ class Group final : public PacketSink {
   // Whether nobody needs this rank any more, which has left: its endpoint may go.
   bool settled() const;
 
+  // group_mail.cpp: letters, which pass also when the communicator has failed. Of each peer's only the latest
+  // in each slot is kept.
+  struct Letter {
+    static constexpr size_t kSlots = 8, kMostBytes = 8192;
+    uint64_t id = 0;
+    std::string text;
+    bool fresh = false;  // nobody has taken it
+  };
+  Letter& letter(uint32_t peer, size_t slot);
+  void post(uint32_t peer, size_t slot, uint64_t id, std::string_view text);
+  // Whether something that was posted to this rank has not left yet.
+  bool has_mail_for(uint32_t peer) const { return messenger_.has_control(peer); }
+  // Sends and takes letters; what else arrives is dropped. Returns how much moved.
+  int progress_mail();
+
   void on_packet(const PacketHeader& header, std::span<const std::byte> payload) override;
   void on_peer_lost(PeerId local_rank, const Status& why) override;  // from shared memory
   void lost(uint32_t rank, const Status& why);
@@ -130,6 +146,7 @@ class Group final : public PacketSink {
   void compare_notes(uint64_t sequence);
   void compare(uint32_t other, const Note& theirs);
   void note(uint32_t source, uint64_t sequence, const Descriptor& descriptor);
+  void keep_letter(const PacketHeader& header, std::span<const std::byte> payload);
   void on_fault_packet(const PacketHeader& header, std::span<const std::byte> payload);
   void publish_fault(RankState state, uint32_t culprit, floe_status_t code, std::string_view text);
   void end_all(const Status& why);
@@ -147,6 +164,7 @@ class Group final : public PacketSink {
   using History = std::array<Note, 64>;
   History recent_;
   std::vector<History> notes_;
+  std::vector<std::array<Letter, Letter::kSlots>> mail_;  // by rank, empty before the first
   uint64_t collective_sequence_ = 0;
   uint64_t message_sequence_ = 0;
   uint64_t completed_ = 0;

@@ -77,6 +77,7 @@ class Messenger {
 
   // Whether control packets wait to be sent.
   bool has_control() const;
+  bool has_control(uint32_t peer) const { return !lanes_[peer].control.empty(); }
 
   // Forgets all transfers and queued packets, without telling the owners.
   void clear();

@@ -62,6 +62,22 @@ Result<std::byte*> map(int fd, size_t bytes) {
 
 }  // namespace
 
+HostVote::Record HostVote::read() const {
+  // Acquire: pairs with the releases below, of a writer that has died or left since.
+  const uint64_t word = accepted.load(std::memory_order_acquire);
+  const Value& value = values[word & 1];
+  return {promised.load(std::memory_order_acquire), word >> 1, value.attempt, value.ranks};
+}
+
+void HostVote::promise(uint64_t ballot) { promised.store(ballot, std::memory_order_release); }
+
+void HostVote::accept(uint64_t ballot, uint64_t attempt, const RankSet& ranks) {
+  promise(ballot);
+  const uint64_t free = ~accepted.load(std::memory_order_relaxed) & 1;
+  values[free] = {attempt, ranks};
+  accepted.store(ballot << 1 | free, std::memory_order_release);  // at once: its writer may die at any moment
+}
+
 SegmentLayout::SegmentLayout(uint32_t n) : ranks(n) {
   // At most 4 MiB per rank up to 8 ranks: 1.5 MiB of blocks, 1 MiB of rings, 1.25 MiB of outbox. Those two are
   // as large as a second-level cache: a smaller one is overwritten while the lines are in the reader's, which

@@ -42,18 +42,50 @@ struct FaultRecord {
   std::array<char, 512> text{};
 };
 
-// Where the ranks of a communicator that has failed agree on who is left: see comm/shrink.cpp. In the segment
-// of each rank, written by it alone but for `decision`; it stays readable when its owner has died.
-struct ShrinkBoard {
+// Ranks of a communicator that shrinks.
+struct RankSet {
   static constexpr uint32_t kMostRanks = 1024;
+  std::array<uint64_t, kMostRanks / 64> words{};
+
+  bool has(uint32_t rank) const { return (words[rank / 64] >> rank % 64 & 1) != 0; }
+  void add(uint32_t rank) { words[rank / 64] |= uint64_t{1} << rank % 64; }
+  bool operator==(const RankSet&) const = default;
+};
+
+// What a host has promised and accepted while ranks of several hosts agree: see comm/agreement.h. In the
+// segment of its lowest rank; written by the lowest one that lives, so that it goes on where a dead one was.
+struct HostVote {
+  struct Value {
+    uint64_t attempt;
+    RankSet ranks;
+  };
+  struct Record {
+    uint64_t promised = 0, accepted = 0;  // ballots
+    uint64_t attempt = 0;                 // accepted
+    RankSet ranks{};
+  };
+
+  Record read() const;
+  void promise(uint64_t ballot);
+  void accept(uint64_t ballot, uint64_t attempt, const RankSet& ranks);
+
+  std::atomic<uint64_t> promised;
+  std::atomic<uint64_t> accepted;  // ballot << 1 | which of the values
+  std::array<Value, 2> values;     // the other one may be half written
+};
+
+// Where the ranks of a communicator that has failed agree on who is left: see comm/shrink.cpp. In the segment
+// of each rank, written by it alone but for `decision` and `vote`; it stays readable when its owner has died.
+struct ShrinkBoard {
   static constexpr uint64_t kNever = UINT64_MAX;
 
   std::atomic<uint64_t> entered;    // the last round that this rank has entered; kNever: it has left
   std::atomic<uint64_t> published;  // round << 32 | how far this rank is in it
   // In the segment of rank 0: round << 32 | the rank whose proposal counts, plus 1. The first one wins.
   std::atomic<uint64_t> decision;
-  uint64_t gave_up;                             // proposal: `ranks` did not come in time
-  std::array<uint64_t, kMostRanks / 64> ranks;  // proposal, a bit for each rank: the survivors
+  uint64_t gave_up;  // proposal: `ranks` did not come in time
+  RankSet ranks;     // proposal: the survivors
+  HostVote vote;
 };
 
 struct SegmentHeader {

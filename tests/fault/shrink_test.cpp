@@ -5,7 +5,6 @@
 
 #include <chrono>
 #include <cstdlib>
-#include <string>
 #include <thread>
 
 #include "exercise.h"
@@ -17,18 +16,6 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr uint32_t kRanks = 4;
-
-// Shrinks, expects `size` ranks in the old order, and uses them.
-void go_on(Member& me, uint32_t rank, uint32_t size) {
-  floe_comm_t* fewer = nullptr;
-  ASSERT_FLOE_OK(floe_comm_shrink(me.comm(), &fewer));
-  const Rank r = described(me.rank(), fewer);
-  EXPECT_EQ(size, r.size);
-  EXPECT_EQ(rank, r.rank);
-  use(r);
-  ASSERT_FLOE_OK(floe_barrier(fewer, nullptr));
-  EXPECT_FLOE_OK(floe_comm_destroy(fewer));
-}
 
 TEST(Shrink, AfterADeathTheOthersGoOn) {
   for (const uint32_t victim : {0u, 2u}) {
@@ -170,23 +157,6 @@ TEST(Shrink, NamesWhoDoesNotComeAndCanBeRepeated) {
     }
     go_on(me, rank, 3);
   }).expect_success(30s);
-}
-
-// A process of another user is on another host as far as floe knows.
-TEST(Shrink, AcrossHostsIsRefusedAndLosesNothing) {
-  if (geteuid() != 0) GTEST_SKIP() << "only root can be another user";
-  Processes(3, [](uint32_t rank) {
-    constexpr uid_t kNobody = 65534;
-    if (rank == 1) {
-      ASSERT_EQ(0, seteuid(kNobody));
-    }
-    Member me;
-    ASSERT_FLOE_OK(me.status());
-    floe_comm_t* fewer = nullptr;
-    EXPECT_EQ(FLOE_ERR_UNSUPPORTED, floe_comm_shrink(me.comm(), &fewer));
-    EXPECT_NE(std::string::npos, std::string(floe_last_error()).find("another host")) << floe_last_error();
-    use(me.rank());
-  }).expect_success();
 }
 
 TEST(Shrink, RefusesWhatCannotBe) {

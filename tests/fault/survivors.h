@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "exercise.h"
 #include "processes.h"
 
 namespace floe::test {
@@ -31,6 +32,18 @@ inline void expect_report(uint32_t rank, floe_status_t status, const std::vector
       << "rank " << rank << ": " << floe_status_string(static_cast<floe_status_t>(report.status.load()))
       << ": " << text;
   for (const auto& word : words) EXPECT_NE(text.npos, text.find(word)) << "no '" << word << "' in: " << text;
+}
+
+// Shrinks, expects `size` ranks in the old order, and uses them.
+inline void go_on(Member& me, uint32_t rank, uint32_t size) {
+  floe_comm_t* fewer = nullptr;
+  ASSERT_FLOE_OK(floe_comm_shrink(me.comm(), &fewer));
+  const Rank r = described(me.rank(), fewer);
+  EXPECT_EQ(size, r.size);
+  EXPECT_EQ(rank, r.rank);
+  use(r);
+  ASSERT_FLOE_OK(floe_barrier(fewer, nullptr));
+  EXPECT_FLOE_OK(floe_comm_destroy(fewer));
 }
 
 }  // namespace floe::test

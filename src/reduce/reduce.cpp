@@ -3,9 +3,11 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cassert>
 #include <cctype>
 #include <cstring>
+#include <deque>
 #include <optional>
 #include <vector>
 
@@ -26,49 +28,43 @@ bool has_native_bf16([[maybe_unused]] int64_t target) {
 #endif
 }
 
-// The instruction sets of this machine, best first, and the one in use.
+// The instruction sets of this machine, best first, each with its kernels, and the one in use. Only which one
+// that is ever changes: whoever reduces meanwhile has the old kernels or the new, and the same bits from
+// both.
 class Dispatch {
  public:
   Dispatch() {
     for (const int64_t target : hwy::SupportedAndGeneratedTargets()) {  // best first
       std::string name = hwy::TargetName(target);
       std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::tolower(c); });
-      if (isas_.empty() && has_native_bf16(target)) add(name + "_bf16", target, true);
+      if (names_.empty() && has_native_bf16(target)) add(name + "_bf16", target, true);
       add(std::move(name), target, false);
     }
-    use(0);
   }
 
   std::span<const std::string> names() const { return names_; }
-  const std::string& name() const { return names_[current_]; }
-  const KernelSet& kernels(int type, int op) const { return table_[type][op]; }
-
-  void use(size_t index) {
-    current_ = index;
-    const auto [target, native_bf16] = isas_[index];
-    add_float_kernels(target, table_);
-    add_float8_kernels(target, table_);
-    add_half_kernels(target, table_);
-    if (native_bf16) add_native_bf16_kernels(target, table_);
-    add_integer_kernels(target, table_);
-    add_complex_kernels(table_);
-  }
+  const std::string& name() const { return names_[current()]; }
+  const KernelSet& kernels(int type, int op) const { return tables_[current()][type][op]; }
+  // Relaxed, as in current(): the tables are complete before anybody has this object.
+  void use(size_t index) { current_.store(index, std::memory_order_relaxed); }
 
  private:
-  struct Isa {
-    int64_t target;
-    bool native_bf16;
-  };
+  size_t current() const { return current_.load(std::memory_order_relaxed); }
 
   void add(std::string name, int64_t target, bool native_bf16) {
     names_.push_back(std::move(name));
-    isas_.push_back({target, native_bf16});
+    KernelTable& table = tables_.emplace_back();
+    add_float_kernels(target, table);
+    add_float8_kernels(target, table);
+    add_half_kernels(target, table);
+    if (native_bf16) add_native_bf16_kernels(target, table);
+    add_integer_kernels(target, table);
+    add_complex_kernels(table);
   }
 
   std::vector<std::string> names_;
-  std::vector<Isa> isas_;  // of the same index
-  size_t current_ = 0;
-  KernelTable table_{};
+  std::deque<KernelTable> tables_;  // of the same index
+  std::atomic<size_t> current_{0};
 };
 
 Dispatch& dispatch() {

@@ -1,7 +1,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <map>
+#include <thread>
+#include <vector>
 
 #include "base/types.h"
 #include "reduce/reduce.h"
@@ -41,6 +44,37 @@ TEST_F(Isa, AnUnknownNameIsAnErrorThatListsTheOnesThereAreAndChangesNothing) {
     for (const std::string& name : isa_names()) EXPECT_THAT(status.message(), HasSubstr(name));
     EXPECT_EQ(isa_name(), isa_names().back());
   }
+}
+
+// As contexts do that are created later with another FLOE_ISA.
+TEST_F(Isa, MayChangeWhileOthersReduce) {
+  constexpr size_t kCount = 1000;
+  std::vector<float> a(kCount), b(kCount), expected(kCount);
+  for (size_t i = 0; i < kCount; ++i) {
+    a[i] = 0.1f * static_cast<float>(i);
+    b[i] = 1.0f / static_cast<float>(i + 1);
+    expected[i] = a[i] + b[i];
+  }
+  std::atomic<bool> stop{false};
+  std::vector<std::thread> threads;
+  for (int thread = 0; thread < 2; ++thread)
+    threads.emplace_back([&] {
+      std::vector<float> sum(kCount);
+      void* const to[] = {sum.data()};
+      const void* const from[] = {a.data(), b.data()};
+      while (!stop) {
+        std::fill(sum.begin(), sum.end(), 0.0f);
+        reduce(to, from, kCount, FLOE_FLOAT32, FLOE_SUM, 1);
+        ASSERT_EQ(expected, sum);
+      }
+    });
+  for (int round = 0; round < 200; ++round)
+    for (const std::string& name : isa_names()) {
+      ASSERT_TRUE(set_isa(name).ok());
+      std::this_thread::yield();
+    }
+  stop = true;
+  for (auto& thread : threads) thread.join();
 }
 
 TEST(CheckReduction, KnowsEveryPairOfTypeAndOperation) {

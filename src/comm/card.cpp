@@ -1,33 +1,112 @@
 #include "comm/card.h"
 
+#include <algorithm>
+#include <array>
 #include <nlohmann/json.hpp>
 
 namespace floe {
+namespace {
 
 using nlohmann::json;
 
+struct NumberField {
+  std::string_view name;
+  uint64_t most;
+};
+constexpr std::array<NumberField, 5> kNumbers = {{{"version", UINT32_MAX},
+                                                  {"size", UINT32_MAX},
+                                                  {"key", UINT64_MAX},
+                                                  {"nonce", UINT64_MAX},
+                                                  {"pid", INT32_MAX}}};
+constexpr std::array<std::string_view, 7> kTexts = {"host", "hostname", "socket", "token",
+                                                    "shm",  "provider", "cpus"};
+
+// Takes the fields of one flat object as the parser meets them. There is no json object: its destructor
+// allocates, and ends the process where there is no memory.
+class Reader final : public json::json_sax_t {
+ public:
+  std::array<uint64_t, kNumbers.size()> numbers{};
+  std::array<std::string, kTexts.size()> texts;
+
+  bool complete() const { return seen_ == (1u << (kNumbers.size() + kTexts.size())) - 1; }
+
+  bool number_unsigned(json::number_unsigned_t value) override {
+    const auto* const field =
+        std::find_if(kNumbers.begin(), kNumbers.end(), [&](const auto& f) { return f.name == key_; });
+    if (field == kNumbers.end()) return !is_text();
+    const auto index = static_cast<size_t>(field - kNumbers.begin());
+    numbers[index] = value;
+    seen_ |= 1u << index;
+    return value <= field->most;
+  }
+  bool string(json::string_t& value) override {
+    const auto index = static_cast<size_t>(std::find(kTexts.begin(), kTexts.end(), key_) - kTexts.begin());
+    if (index == kTexts.size()) return !is_number();
+    texts[index] = std::move(value);
+    seen_ |= 1u << (kNumbers.size() + index);
+    return true;
+  }
+  bool key(json::string_t& name) override {
+    key_ = std::move(name);
+    return true;
+  }
+  bool start_object(size_t) override { return depth_++ == 0; }
+  bool end_object() override { return true; }
+  bool null() override { return unknown(); }
+  bool boolean(bool) override { return unknown(); }
+  bool number_integer(json::number_integer_t) override { return unknown(); }
+  bool number_float(json::number_float_t, const json::string_t&) override { return unknown(); }
+  bool binary(json::binary_t&) override { return false; }
+  bool start_array(size_t) override { return false; }
+  bool end_array() override { return false; }
+  bool parse_error(size_t, const std::string&, const json::exception&) override { return false; }
+
+ private:
+  bool is_text() const { return std::find(kTexts.begin(), kTexts.end(), key_) != kTexts.end(); }
+  bool is_number() const {
+    return std::any_of(kNumbers.begin(), kNumbers.end(), [&](const auto& f) { return f.name == key_; });
+  }
+  bool unknown() const { return !is_text() && !is_number(); }
+
+  std::string key_;
+  int depth_ = 0;
+  unsigned seen_ = 0;
+};
+
+std::string quoted(const std::string& text) {
+  return json(text).dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+}  // namespace
+
 std::string Card::encode() const {
-  return json{{"version", version}, {"size", size},         {"key", key},           {"nonce", nonce},
-              {"host", host},       {"hostname", hostname}, {"pid", pid},           {"socket", socket},
-              {"token", token},     {"shm", shm},           {"provider", provider}, {"cpus", cpus}}
-      .dump();
+  const std::array<uint64_t, kNumbers.size()> numbers = {version, size, key, nonce,
+                                                         static_cast<uint64_t>(pid)};
+  const std::array<const std::string*, kTexts.size()> texts = {&host, &hostname, &socket, &token,
+                                                               &shm,  &provider, &cpus};
+  std::string object;
+  for (size_t i = 0; i < numbers.size(); ++i)
+    object += fmt::format("{}\"{}\":{}", i == 0 ? '{' : ',', kNumbers[i].name, numbers[i]);
+  for (size_t i = 0; i < texts.size(); ++i) object += fmt::format(",\"{}\":{}", kTexts[i], quoted(*texts[i]));
+  return object + '}';
 }
 
 Result<Card> Card::decode(const std::string& text, uint32_t rank) {
-  const json j = json::parse(text, nullptr, false);
-  const auto is_number = [&](const char* field,
-                             uint64_t most) {  // else it would be converted, whatever it is
-    return j.contains(field) && j[field].is_number_unsigned() && j[field].get<uint64_t>() <= most;
-  };
-  try {
-    if (j.is_object() && is_number("version", UINT32_MAX) && is_number("size", UINT32_MAX) &&
-        is_number("key", UINT64_MAX) && is_number("nonce", UINT64_MAX) && is_number("pid", INT32_MAX))
-      return Card{j.at("version"), j.at("size"),     j.at("key"),      j.at("nonce"),
-                  j.at("host"),    j.at("hostname"), j.at("pid"),      j.at("socket"),
-                  j.at("token"),   j.at("shm"),      j.at("provider"), j.at("cpus")};
-  } catch (const json::exception&) {  // a field is missing or has another type
-  }
-  return error(FLOE_ERR_STORE, "rank {} gave no valid card: is the store used by something else?", rank);
+  Reader r;
+  if (!json::sax_parse(text, &r) || !r.complete())
+    return error(FLOE_ERR_STORE, "rank {} gave no valid card: is the store used by something else?", rank);
+  return Card{static_cast<uint32_t>(r.numbers[0]),
+              static_cast<uint32_t>(r.numbers[1]),
+              r.numbers[2],
+              r.numbers[3],
+              std::move(r.texts[0]),
+              std::move(r.texts[1]),
+              static_cast<int>(r.numbers[4]),
+              std::move(r.texts[2]),
+              std::move(r.texts[3]),
+              std::move(r.texts[4]),
+              std::move(r.texts[5]),
+              std::move(r.texts[6])};
 }
 
 }  // namespace floe

@@ -87,13 +87,20 @@ std::vector<Call> calls() {
        }},
       {"AllToAllV", all_to_all_v},
       {"TwoAtOnce", two_at_once},
+      {"Split",
+       [](Rank& r, float*) {
+         floe_comm_t* half = nullptr;
+         const floe_status_t status = floe_comm_split(r.comm, 0, 0, &half);
+         const int64_t left = std::exchange(left_before_failure, kNever);
+         if (half) floe_comm_destroy(half);
+         left_before_failure = left;
+         return status;
+       }},
       {"Message", [](Rank& r, float* data) { return message(r, data, 10); }},
       {"LargeMessage", [](Rank& r, float* data) { return message(r, data, kLarge); }},
   };
 }
 
-// Creations and splits are not among them: destructors of nlohmann-json's objects, which carry ranks' cards,
-// allocate.
 class OutOfMemory : public testing::TestWithParam<Call> {};
 
 // Not FLOE_ERR_TIMEOUT: somebody would have waited in vain.

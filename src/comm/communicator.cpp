@@ -40,23 +40,28 @@ Result<std::unique_ptr<Communicator>> Communicator::create(const std::shared_ptr
   auto comm = connect(engine, config, &exchange);
   if (!comm.ok()) return comm.status();
   // Two barriers, between which the keys are removed: so a name may be used again.
-  const auto synchronise = [&]() -> Status {
-    auto operation = (*comm)->barrier(false);
-    if (!operation.ok()) return operation.status();
-    if (!engine->wait(**operation, deadline.earlier((*operation)->deadline()))) (*comm)->abort();
-    engine->wait(**operation, Deadline::in(Millis(0)));
-    return (*operation)->status();
-  };
   const std::string what =
       fmt::format("creating '{}' on rank {} of {}", config.name, config.rank, config.size);
-  Status status = synchronise();
+  Status status = (*comm)->meet(deadline);
   exchange.remove_keys();
   if (!status.ok()) return status.in(what);
-  status = synchronise();
+  status = (*comm)->meet(deadline);
   // A rank that is through already may have failed in its next call: this rank's next call says so.
   const bool later = status.code() == FLOE_ERR_MISMATCH || status.code() == FLOE_ERR_ABORTED;
   if (!status.ok() && !later) return status.in(what);
   return comm;
+}
+
+Status Communicator::meet(Deadline deadline) {
+  const Descriptor descriptor = collective(Kind::kCreation, 0);
+  const uint64_t usual = timeout_ms();
+  set_timeout(static_cast<uint64_t>(std::max<int64_t>(deadline.left().count(), 1)));
+  const auto operation = direct() ? on_memory(descriptor, {pattern::kBarrier}, false)
+                                  : scheduled(descriptor, floe::barrier(size(), rank()), nullptr, nullptr);
+  set_timeout(usual);
+  if (!operation.ok()) return operation.status();
+  engine_->wait(**operation, Deadline::never());  // it has its own
+  return (*operation)->status();
 }
 
 Communicator::~Communicator() {

@@ -99,6 +99,7 @@ class Communicator {
 
   static Result<std::unique_ptr<Communicator>> connect(const std::shared_ptr<Engine>& engine,
                                                        const WireUpConfig& config, Exchange* exchange);
+  Status meet(Deadline deadline);  // all ranks of the new communicator
   // shrink_hosts.cpp
   bool spans_hosts() const;  // or ranks without shared memory
   Agreement& agreement();

@@ -9,10 +9,10 @@
 namespace floe {
 namespace {
 
-constexpr std::array<std::string_view, 17> kKindNames = {
+constexpr std::array<std::string_view, 18> kKindNames = {
     "send",           "recv",     "all_reduce",   "reduce",           "broadcast",  "all_gather",
     "reduce_scatter", "barrier",  "all_gather_v", "reduce_scatter_v", "all_to_all", "all_to_all_v",
-    "gather",         "gather_v", "scatter",      "scatter_v",        "split"};
+    "gather",         "gather_v", "scatter",      "scatter_v",        "split",      "creation"};
 
 std::string_view kind_name(uint8_t kind) {
   return kind < kKindNames.size() ? kKindNames[kind] : "unknown operation";
@@ -30,7 +30,7 @@ bool has_digest(Kind kind) { return kind == Kind::kAllGatherV || kind == Kind::k
 
 std::string arguments(const Descriptor& d) {
   const auto kind = static_cast<Kind>(d.kind);
-  if (kind == Kind::kBarrier || kind == Kind::kSplit) return {};
+  if (kind == Kind::kBarrier || kind == Kind::kSplit || kind == Kind::kCreation) return {};
   std::string text = fmt::format(" ({}", type_name(d.type));
   if (has_digest(kind))
     text += fmt::format(" x {} in all, counts with digest {:#010x}", d.count, d.root);

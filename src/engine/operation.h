@@ -29,7 +29,8 @@ enum class Kind : uint8_t {
   kGatherV,
   kScatter,
   kScatterV,
-  kSplit,  // what floe_comm_split exchanges: an all_gather of its own
+  kSplit,     // what floe_comm_split exchanges: an all_gather of its own
+  kCreation,  // the barriers by which ranks know that all have a new communicator
 };
 
 // What the descriptor says of blocks: their count, if they are all equal; kAllGatherV, kReduceScatterV: the

@@ -162,6 +162,43 @@ TEST(Lifecycle, AMissingRankIsNamedWhenTheTimeIsUp) {
   for (auto& thread : threads) thread.join();
 }
 
+// It has told the others that it is ready, and then its store is slow: who waits for it learns that, and for
+// how long.
+TEST(Lifecycle, ARankThatIsLateForTheLastBarrierIsNamed) {
+  MemoryStore memory;
+  std::vector<std::thread> threads;
+  for (const uint32_t rank : {0u, 1u, 2u})
+    threads.emplace_back([&, rank] {
+      floe_context_t* context = create_context();
+      floe_store_t store = memory.handle();
+      if (rank == 2)
+        store.get = [](void* self, const char* key, void* value, uint64_t capacity, uint64_t* bytes,
+                       uint64_t timeout_ms) {
+          constexpr auto kLate = std::chrono::milliseconds(3000);
+          if (std::strstr(key, "/ready/0")) std::this_thread::sleep_for(kLate);
+          return static_cast<MemoryStore*>(self)->handle().get(self, key, value, capacity, bytes, timeout_ms);
+        };
+      floe_comm_config_t config = FLOE_COMM_CONFIG_INIT;
+      config.rank = rank;
+      config.size = 3;
+      config.timeout_ms = 2000;
+      floe_comm_t* comm = nullptr;
+      const floe_status_t status = floe_comm_create(context, &config, &store, &comm);
+      const std::string text = floe_last_error();
+      EXPECT_EQ(nullptr, comm);
+      if (rank != 2) {
+        EXPECT_EQ(FLOE_ERR_TIMEOUT, status) << text;
+        for (const char* words :
+             {"creating 'world' on rank", "creation", "Timed out", "rank 2 (host", " s for "})
+          EXPECT_NE(std::string::npos, text.find(words)) << "no '" << words << "' in: " << text;
+        EXPECT_EQ(std::string::npos, text.find("floe_comm_abort")) << text;
+        EXPECT_EQ(std::string::npos, text.find("barrier")) << text;
+      }
+      EXPECT_FLOE_OK(floe_context_destroy(context));
+    });
+  for (auto& thread : threads) thread.join();
+}
+
 TEST(Lifecycle, AFailingStoresErrorIsPassedOn) {
   floe_context_t* context = create_context();
   floe_store_t store = FLOE_STORE_INIT;

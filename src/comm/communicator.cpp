@@ -56,7 +56,7 @@ Status Communicator::meet(Deadline deadline) {
   const Descriptor descriptor = collective(Kind::kCreation, 0);
   const uint64_t usual = timeout_ms();
   set_timeout(static_cast<uint64_t>(std::max<int64_t>(deadline.left().count(), 1)));
-  const auto operation = direct() ? on_memory(descriptor, {pattern::kBarrier}, false)
+  const auto operation = direct() ? on_memory(descriptor, pattern::kBarrier, nullptr, nullptr, false)
                                   : scheduled(descriptor, floe::barrier(size(), rank()), nullptr, nullptr);
   set_timeout(usual);
   if (!operation.ok()) return operation.status();

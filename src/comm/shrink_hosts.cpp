@@ -185,8 +185,8 @@ Status HostSurvivors::no_quorum() const {
   return error(
       FLOE_ERR_PEER,
       "{} died or can't be reached. If the network is broken they may live and go on without this rank: it "
-      "can "
-      "go on only with more than half of the {} hosts, or half with rank 0's, and {} is left. Destroy the "
+      "can go on only with more than half of the {} hosts, or half with rank 0's, and {} is left. Destroy "
+      "the "
       "communicator and create a new one through a store",
       names(gone), hosts, left);
 }

@@ -40,8 +40,8 @@ void reduce(std::span<void* const> dsts, std::span<const void* const> srcs, uint
 // The value of one element, of any alignment, of a floating-point type; exact.
 double float_value(int type, const void* element);
 
-// Caps dispatch of this process to the named instruction set ("" = best): FLOE_ISA. FLOE_ERR_ENVIRONMENT lists
-// the names this machine has. Threads: any, also while others reduce: a reduction uses one throughout.
+// Caps dispatch of this process to the named instruction set ("" = best): FLOE_ISA. FLOE_ERR_ENVIRONMENT
+// lists the names this machine has. Threads: any, also while others reduce: a reduction uses one throughout.
 Status set_isa(std::string_view name);
 std::string_view isa_name();               // what reduce() uses
 std::span<const std::string> isa_names();  // what this machine can run, best first

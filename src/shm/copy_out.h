@@ -35,8 +35,8 @@ class CopyOut {
   uint64_t left_;  // bytes of this phase
   Phase phase_ = Phase::kUse;
   uint32_t laps_of_use_ = kFewestLapsOfUse;  // until the next trial; more each time that one changes nothing
-  bool non_temporal_ = false;     // the usual way
-  double usual_ = 0, other_ = 0;  // ticks a byte; 0: not timed yet
+  bool non_temporal_ = false;                // the usual way
+  double usual_ = 0, other_ = 0;             // ticks a byte; 0: not timed yet
 };
 
 }  // namespace floe

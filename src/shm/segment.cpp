@@ -79,9 +79,10 @@ void HostVote::accept(uint64_t ballot, uint64_t attempt, const RankSet& ranks) {
 }
 
 SegmentLayout::SegmentLayout(uint32_t n) : ranks(n) {
-  // At most 4 MiB per rank up to 8 ranks: 1.5 MiB of blocks, 1 MiB of rings, 1.25 MiB of outbox. Those two are
-  // as large as a second-level cache: a smaller one is overwritten while the lines are in the reader's, which
-  // takes up to three times as long (measured on Zen 4, 64 KiB to 1 MiB); twice as much gains 10 % at most.
+  // At most 4 MiB per rank up to 8 ranks: 1.5 MiB of blocks, 1 MiB of rings, 1.25 MiB of outbox. Those two
+  // are as large as a second-level cache: a smaller one is overwritten while the lines are in the reader's,
+  // which takes up to three times as long (measured on Zen 4, 64 KiB to 1 MiB); twice as much gains 10 % at
+  // most.
   const size_t peers = n - 1;
   block_bytes = std::clamp(size_t{512 << 10} / peers / kPage * kPage, size_t{16} << 10, size_t{512} << 10);
   ring_bytes = std::max(std::bit_floor((size_t{1} << 20) / peers), size_t{16} << 10);

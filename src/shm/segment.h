@@ -122,8 +122,8 @@ struct SegmentLayout {
   // Slots begin at different places of a page, in one rank's segment and in neighbours' ones: caches and
   // store buffers tell addresses apart by their low 12 bits first.
   static constexpr size_t kSmallStagger = 128;
-  static constexpr size_t small_offset(uint32_t owner, uint64_t slot) {
-    constexpr uint32_t kOwners = 4;  // slots of so many fill a page
+  static constexpr size_t small_offset(size_t owner, uint64_t slot) {
+    constexpr size_t kOwners = 4;  // slots of so many fill a page
     return owner % kOwners * kSmallSlots * kSmallStagger + slot * (kSmallSlotBytes + kSmallStagger);
   }
   static constexpr uint32_t kChunkSlots = 3;  // in rotation

@@ -232,14 +232,15 @@ FLOE_API floe_status_t floe_comm_set_timeout(floe_comm_t *comm, uint64_t timeout
  * FLOE_ERR_ABORTED, FLOE_ERR_TRANSPORT, FLOE_ERR_SYSTEM, FLOE_ERR_FORKED. */
 FLOE_API floe_status_t floe_comm_split(floe_comm_t *comm, int32_t color, int32_t key, floe_comm_t **new_comm);
 
-/* Makes a communicator of the ranks of `comm` that live, in order, after a death or an abort; `comm` is aborted
- * if it has not failed, and remains to be destroyed. All that get one get the same members. On several hosts it
- * takes a living rank on more than half of them, or on half with rank 0's, else FLOE_ERR_PEER (the others may
- * be cut off only), and is done once. Collective among the survivors: each process that lives calls it or has
- * destroyed its handle of `comm`; a rank that does neither within comm's timeout is named in FLOE_ERR_TIMEOUT,
- * and the call may be repeated. Threads: one per communicator, of at most 1024 ranks. Blocking: at most comm's
- * timeout and 2 s. Returns FLOE_OK, FLOE_ERR_ARGUMENT, FLOE_ERR_UNSUPPORTED, FLOE_ERR_TIMEOUT, FLOE_ERR_PEER,
- * FLOE_ERR_MISMATCH, FLOE_ERR_TRANSPORT, FLOE_ERR_SYSTEM, FLOE_ERR_FORKED. */
+/* Makes a communicator of the ranks of `comm` that live, in order, after a death or an abort; `comm` is
+ * aborted if it has not failed, and remains to be destroyed. All that get one get the same members. On
+ * several hosts it takes a living rank on more than half of them, or on half with rank 0's, else
+ * FLOE_ERR_PEER (the others may be cut off only), and is done once. Collective among the survivors: each
+ * process that lives calls it or has destroyed its handle of `comm`; a rank that does neither within comm's
+ * timeout is named in FLOE_ERR_TIMEOUT, and the call may be repeated. Threads: one per communicator, of at
+ * most 1024 ranks. Blocking: at most comm's timeout and 2 s. Returns FLOE_OK, FLOE_ERR_ARGUMENT,
+ * FLOE_ERR_UNSUPPORTED, FLOE_ERR_TIMEOUT, FLOE_ERR_PEER, FLOE_ERR_MISMATCH, FLOE_ERR_TRANSPORT,
+ * FLOE_ERR_SYSTEM, FLOE_ERR_FORKED. */
 FLOE_API floe_status_t floe_comm_shrink(floe_comm_t *comm, floe_comm_t **new_comm);
 
 typedef struct floe_comm_info {

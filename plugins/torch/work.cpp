@@ -137,12 +137,13 @@ void Work::end() {
       problem = std::current_exception();
     }
   }
+  // Before tensors are freed, which may take Python's lock: whoever drains the backlog may have that.
+  in_backlog_.reset();
   // What only these hold is not needed any more.
   operation_.epilogue = nullptr;
   operation_.calls.clear();
   operation_.inputs.clear();
   finish(problem);
-  in_backlog_.reset();
   const std::lock_guard lock(mutex_);
   if (!future_) under_way_in_chain_ = nullptr;
 }

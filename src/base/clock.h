@@ -23,9 +23,10 @@ class Deadline {
   static Deadline after_ms(Clock::time_point start, uint64_t ms) {
     return Deadline(start + Millis(std::min<uint64_t>(ms, static_cast<uint64_t>(kLongest.count()))));
   }
-  static Deadline never() { return Deadline(Clock::time_point(Clock::duration::max() / 2)); }
+  static Deadline never() { return Deadline(kNever); }
 
-  bool passed() const { return Clock::now() >= at_; }
+  // never() costs no look at the clock.
+  bool passed() const { return at_ != kNever && Clock::now() >= at_; }
   bool passed(Clock::time_point now) const { return now >= at_; }
   // Time left, 0 if it has passed, rounded up to a whole millisecond: a poll(2) timeout that never spins.
   Millis left() const { return std::max(Millis(0), std::chrono::ceil<Millis>(at_ - Clock::now())); }
@@ -34,6 +35,7 @@ class Deadline {
 
  private:
   static constexpr Millis kLongest = std::chrono::hours(24 * 365);
+  static constexpr Clock::time_point kNever{Clock::duration::max() / 2};
   explicit Deadline(Clock::time_point at) : at_(at) {}
   Clock::time_point at_;
 };

@@ -19,12 +19,6 @@ namespace {
 constexpr Millis kCheckEvery(5);
 constexpr Millis kLongestSleep(100);  // bounds what any defect in waking could cost
 
-void count_forks() {
-  static const int registered =
-      ::pthread_atfork(nullptr, nullptr, [] { Engine::forks.fetch_add(1, std::memory_order_relaxed); });
-  (void)registered;
-}
-
 // Runs at the end of its scope, however that is left.
 template <class F>
 class AtExit {
@@ -119,6 +113,12 @@ void Engine::stop() {
 }
 
 std::atomic<uint64_t> Engine::forks{0};
+
+void Engine::count_forks() {
+  static const int registered =
+      ::pthread_atfork(nullptr, nullptr, [] { forks.fetch_add(1, std::memory_order_relaxed); });
+  (void)registered;
+}
 
 Result<FabricTransport*> Engine::fabric(const FabricOptions& options) {
   if (!fabric_) {
@@ -270,7 +270,7 @@ bool Engine::wait(const Operation& operation, Deadline until) {
     if (any_busy_.load(std::memory_order_relaxed)) notify_worker();
   });
   Spinner spinner(spins_.load(std::memory_order_relaxed));
-  for (uint32_t turn = 1; !operation.complete(); ++turn) {
+  for (uint32_t turn = 0; !operation.complete(); ++turn) {
     int moved = 0;
     if (pass(&moved) && moved != 0) spinner.reset();
     if (operation.complete()) return true;

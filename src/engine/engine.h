@@ -51,8 +51,6 @@ class Engine final : private PacketSink {
   uint64_t id() const { return id_; }
   // Whether this is a forked child: nothing of the engine may be used then.
   bool forked() const { return forks.load(std::memory_order_relaxed) != forks_before_; }
-  // In this process's ancestry since the library was loaded.
-  static std::atomic<uint64_t> forks;
 
   EngineLock& lock() { return lock_; }
 
@@ -98,6 +96,10 @@ class Engine final : private PacketSink {
 
   void on_packet(const PacketHeader& header, std::span<const std::byte> payload) override;
   void on_peer_lost(PeerId peer, const Status& why) override;
+
+  static void count_forks();
+  // In this process's ancestry since the library was loaded. A count alone: relaxed.
+  static std::atomic<uint64_t> forks;
 
   Settings settings_;
   Bell bell_;

@@ -46,4 +46,24 @@ inline void go_on(Member& me, uint32_t rank, uint32_t size) {
   EXPECT_FLOE_OK(floe_comm_destroy(fewer));
 }
 
+// What floe_comm_shrink gave `me` while another rank died: that may have been after it, which is found out
+// here, and then one more shrink. Expects `size` ranks in the end.
+inline void go_on_without_one_more(Member& me, floe_comm_t* comm, uint32_t rank, uint32_t size) {
+  floe_status_t status = FLOE_OK;
+  while (described(me.rank(), comm).size > size && (status = floe_barrier(comm, nullptr)) == FLOE_OK) {
+  }
+  if (status != FLOE_OK) {
+    EXPECT_EQ(FLOE_ERR_PEER, status) << floe_last_error();
+    floe_comm_t* next = nullptr;
+    ASSERT_FLOE_OK(floe_comm_shrink(comm, &next));
+    EXPECT_FLOE_OK(floe_comm_destroy(comm));
+    comm = next;
+  }
+  const Rank r = described(me.rank(), comm);
+  EXPECT_EQ(size, r.size);
+  EXPECT_EQ(rank, r.rank);
+  use(r);
+  EXPECT_FLOE_OK(floe_comm_destroy(comm));
+}
+
 }  // namespace floe::test

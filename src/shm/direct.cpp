@@ -7,15 +7,24 @@ DirectPath::DirectPath(std::vector<std::shared_ptr<Segment>> segments, uint32_t 
       small_(ranks_.size()),
       stream_(ranks_.size(), ranks_.own().layout().outbox_bytes) {}
 
-DirectOperation DirectPath::make_large(DirectArgs args) {
-  const Pattern& pattern = args.pattern;
-  // A root that adds everything by itself is what the others wait for, once they are more than two.
-  constexpr uint32_t kManyForOne = 4;
-  const bool spread = pattern.read == Pattern::Ranks::kAll || ranks_.size() >= kManyForOne;
-  if (pattern.reduces && !pattern.block_each && spread)
-    return DirectOperation(std::in_place_type<ReturnLine>, ranks_, line_, args);
-  return DirectOperation(std::in_place_type<Stream>, ranks_, stream_,
-                         Movement(args, ranks_.size(), ranks_.self()));
+bool DirectPath::returns_lines(const Movement& what) const {
+  const Pattern& pattern = what.args().pattern;
+  if (pattern.reduces) {
+    // A root that adds everything by itself is what the others wait for, once they are more than two.
+    constexpr uint32_t kManyForOne = 4;
+    return !pattern.block_each && (pattern.read == Pattern::Ranks::kAll || ranks_.size() >= kManyForOne);
+  }
+  // Beyond this the buffers alone fill the caches, and Stream's non-temporal stores win.
+  constexpr uint64_t kMostToSwap = 4 << 20;
+  const bool both_ways = pattern.publish == Pattern::Ranks::kAll && pattern.read == Pattern::Ranks::kAll &&
+                         (pattern.block_each || ranks_.size() == 2);
+  return both_ways && what.block_bytes() <= kMostToSwap;
+}
+
+DirectOperation DirectPath::make_large(const DirectArgs& args) {
+  const Movement what(args, ranks_.size(), ranks_.self());
+  if (returns_lines(what)) return DirectOperation(std::in_place_type<ReturnLine>, ranks_, line_, what);
+  return DirectOperation(std::in_place_type<Stream>, ranks_, stream_, what);
 }
 
 void DirectPath::enter(uint64_t sequence, uint32_t hash) {

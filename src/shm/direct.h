@@ -70,7 +70,8 @@ class DirectPath {
   Entry entry(uint32_t peer, uint64_t sequence, uint32_t hash) const;
 
  private:
-  DirectOperation make_large(DirectArgs args);
+  bool returns_lines(const Movement& what) const;
+  DirectOperation make_large(const DirectArgs& args);
 
   LocalRanks ranks_;
   uint32_t hash_ = 0;  // of all operations so far

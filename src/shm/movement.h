@@ -60,6 +60,16 @@ class Movement {
   // Whether this rank needs something of `peer`.
   bool reads_from(uint32_t peer) const { return peer != self_ && reads(self_) && publishes(peer); }
 
+  // Where the block for rank `reader` begins in the send buffer, and that of `source` in the receive buffer.
+  const std::byte* sent(uint32_t reader) const {
+    return static_cast<const std::byte*>(args_.send) + (args_.pattern.block_each ? reader * bytes_ : 0);
+  }
+  std::byte* kept(uint32_t source) const {
+    // Where the root alone publishes there is one source, and room for no more.
+    const bool one = args_.pattern.reduces || args_.pattern.publish == Pattern::Ranks::kRoot;
+    return static_cast<std::byte*>(args_.recv) + (one ? 0 : source * bytes_);
+  }
+
   // Bytes [begin, begin + bytes) of each block, `bytes` apart in the slot.
   void publish(CopyOut& copy_out, std::byte* slot, uint64_t begin, uint64_t bytes) const;
   // The same part, from the slot of `source`, which publishes; or this rank's own.
@@ -81,16 +91,6 @@ class Movement {
   bool contains(Pattern::Ranks ranks, uint32_t rank) const {
     return ranks == Pattern::Ranks::kAll || (ranks == Pattern::Ranks::kRoot) == (rank == args_.root);
   }
-  // Where the block for rank `reader` begins in the send buffer, and that of `source` in the receive buffer.
-  const std::byte* sent(uint32_t reader) const {
-    return static_cast<const std::byte*>(args_.send) + (args_.pattern.block_each ? reader * bytes_ : 0);
-  }
-  std::byte* kept(uint32_t source) const {
-    // Where the root alone publishes there is one source, and room for no more.
-    const bool one = args_.pattern.reduces || args_.pattern.publish == Pattern::Ranks::kRoot;
-    return static_cast<std::byte*>(args_.recv) + (one ? 0 : source * bytes_);
-  }
-
   DirectArgs args_;
   uint32_t ranks_;
   uint32_t self_;

@@ -1,6 +1,6 @@
-// Large reductions, "return the line": a chunk has one block per rank, its owner. Each rank copies the blocks
-// that others own into its own slots; the owner adds them and writes the result back into the very slots it
-// read; each rank that wants the result then reads its slots back.
+// Data that goes both ways between ranks, "return the line": each rank copies what it has for another into
+// its own slot, and the other one writes what it has to give back into the very slot that it read. See
+// README.md.
 #pragma once
 
 #include "shm/local_ranks.h"
@@ -15,8 +15,10 @@ class ReturnLine {
     uint64_t chunks = 0;  // of operations made so far
   };
 
-  // all_reduce, or reduce.
-  ReturnLine(const LocalRanks& ranks, State& state, const DirectArgs& args);
+  // all_reduce and reduce: a chunk has one block for each rank, its owner, who returns the sum.
+  // all_to_all, and all_gather of two: each rank puts half of what it has for another, and returns the other
+  // half.
+  ReturnLine(const LocalRanks& ranks, State& state, const Movement& what);
   uint64_t chunks() const { return chunks_; }
   Poll poll();
   bool waits_for(uint32_t peer) const;
@@ -24,24 +26,26 @@ class ReturnLine {
 
  private:
   struct Part {
-    uint64_t begin;  // elements from the start of the buffer
-    uint64_t count;
+    uint64_t begin;  // bytes from the start of the block
+    uint64_t bytes;
   };
-  Part part(uint64_t chunk, uint32_t owner) const;
-  // Whether `rank` is to have the result.
-  bool wants(uint32_t rank) const { return args_.pattern.read == Pattern::Ranks::kAll || rank == args_.root; }
+  bool reduces() const { return what_.args().pattern.reduces; }
+  // Of a block in `chunk`: what `writer` puts into its slot for `owner`, and finds there in the end.
+  Part part(uint64_t chunk, uint32_t writer, uint32_t owner) const;
   void put();
+  void answer();
   void reduce_own();
+  void swap(uint32_t writer);
   void get();
   // Whether all peers' flags have passed `chunk`; false and mismatch_ set if one disagrees.
   bool all_passed(std::atomic<uint64_t> SegmentHeader::*flag, uint64_t chunk);
 
   const LocalRanks* ranks_;
-  DirectArgs args_;
-  size_t element_;
+  Movement what_;
+  uint32_t parts_;  // that a chunk of a block is split into
   uint64_t chunks_;
-  uint64_t first_;                            // number of chunk 0
-  uint64_t put_ = 0, reduced_ = 0, got_ = 0;  // chunks
+  uint64_t first_;                             // number of chunk 0
+  uint64_t put_ = 0, answered_ = 0, got_ = 0;  // chunks
   bool mismatch_ = false;
   uint32_t mismatch_with_ = 0;
 };

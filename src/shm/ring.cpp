@@ -21,7 +21,7 @@ bool RingWriter::try_write(const PacketHeader& header, std::span<const std::byte
   auto* const record = reinterpret_cast<RingRecord*>(place);
   record->payload_bytes = payload.size();
   record->header = header;
-  copy_out_(place + sizeof(RingRecord), payload.data(), payload.size());
+  copy_out_(place + payload_offset(payload.size()), payload.data(), payload.size());
   written_ += need;
   // Release: pairs with the acquire in RingReader::drain, which then sees the whole record.
   head_->store(written_, std::memory_order_release);
@@ -44,7 +44,7 @@ int RingReader::drain(PacketSink& sink, int limit) {
     }
     if (payload > capacity_ || record_bytes(payload) > available || record_bytes(payload) > capacity_ - at)
       return -1;
-    sink.on_packet(record->header, {data_ + at + sizeof(RingRecord), payload});
+    sink.on_packet(record->header, {data_ + at + payload_offset(payload), payload});
     read_ += record_bytes(payload);
     ++packets;
   }

@@ -21,8 +21,15 @@ struct RingRecord {
   PacketHeader header;
 };
 
+// Where a record's payload begins: large ones on a line of their own, so that no store or load crosses two.
+constexpr size_t payload_offset(size_t payload) {
+  constexpr size_t kLines = 2 * RingRecord::kAlign;
+  return payload <= kLines - sizeof(RingRecord) ? sizeof(RingRecord) : kLines;
+}
+
 constexpr size_t record_bytes(size_t payload) {
-  return (sizeof(RingRecord) + payload + RingRecord::kAlign - 1) / RingRecord::kAlign * RingRecord::kAlign;
+  return (payload_offset(payload) + payload + RingRecord::kAlign - 1) / RingRecord::kAlign *
+         RingRecord::kAlign;
 }
 
 class RingWriter {

@@ -132,7 +132,7 @@ struct SegmentLayout {
   static constexpr size_t kValueBytes = 8 + 4096;
 
   uint32_t ranks;
-  size_t ring_bytes;   // one outgoing ring, a power of two
+  size_t ring_bytes;   // one outgoing ring
   size_t block_bytes;  // one rank's part of a chunk
   size_t cursors;      // offsets
   size_t values;

@@ -10,7 +10,8 @@ ShmTransport::ShmTransport(std::vector<std::shared_ptr<Segment>> segments, uint3
   const SegmentLayout& layout = segments_[self]->layout();
   // At least four records fit, so that the writer fills one while the reader empties another.
   constexpr size_t kLargestPayload = 64 << 10;
-  max_payload_ = std::min(layout.ring_bytes / 4 - RingRecord::kAlign - sizeof(RingRecord), kLargestPayload);
+  max_payload_ =
+      std::min(layout.ring_bytes / 4 - RingRecord::kAlign - payload_offset(kLargestPayload), kLargestPayload);
   for (uint32_t peer = 0; peer < segments_.size(); ++peer) {
     const Segment& mine = *segments_[self];
     const Segment& theirs = *segments_[peer];

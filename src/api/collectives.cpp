@@ -1,4 +1,5 @@
 // Collectives, point to point and the local reduction: argument checks.
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -11,11 +12,11 @@ using namespace floe::api;
 namespace {
 
 Status receive(Communicator& comm, void* buffer, uint64_t count, floe_type_t type,
-               std::vector<uint32_t> sources, uint64_t tag, floe_request_t** req) {
+               std::span<const uint32_t> sources, uint64_t tag, floe_request_t** req) {
   FLOE_TRY(check_count(count, type));
   FLOE_TRY(check_buffer(buffer, count, "buffer"));
   for (const uint32_t source : sources) FLOE_TRY(check_peer(source, comm, "source"));
-  return conclude(comm, comm.receive(buffer, count * type_size(type), std::move(sources), tag), req);
+  return conclude(comm, comm.receive(buffer, count * type_size(type), sources, tag), req);
 }
 
 }  // namespace
@@ -114,13 +115,13 @@ floe_status_t floe_send(floe_comm_t* comm, const void* buffer, uint64_t count, f
 floe_status_t floe_recv(floe_comm_t* comm, void* buffer, uint64_t count, floe_type_t type, uint32_t source,
                         uint64_t tag, floe_request_t** req) {
   return operation(comm, [&](Communicator& c) -> Status {
-    if (source != FLOE_ANY_SOURCE) return receive(c, buffer, count, type, {source}, tag, req);
+    if (source != FLOE_ANY_SOURCE) return receive(c, buffer, count, type, {&source, 1}, tag, req);
     if (c.size() == 1)
       return {FLOE_ERR_ARGUMENT, "source is FLOE_ANY_SOURCE: this communicator has no other rank"};
     std::vector<uint32_t> others;
     for (uint32_t rank = 0; rank < c.size(); ++rank)
       if (rank != c.rank()) others.push_back(rank);
-    return receive(c, buffer, count, type, std::move(others), tag, req);
+    return receive(c, buffer, count, type, others, tag, req);
   });
 }
 
@@ -131,7 +132,7 @@ floe_status_t floe_recv_any(floe_comm_t* comm, void* buffer, uint64_t count, flo
     if (!sources) return {FLOE_ERR_ARGUMENT, "sources is NULL"};
     if (source_count == 0 || source_count > c.size())
       return error(FLOE_ERR_ARGUMENT, "source_count is {}: use 1 to size, {}", source_count, c.size());
-    return receive(c, buffer, count, type, {sources, sources + source_count}, tag, req);
+    return receive(c, buffer, count, type, {sources, source_count}, tag, req);
   });
 }
 

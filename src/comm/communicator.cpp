@@ -244,7 +244,7 @@ Communicator::Started Communicator::send(const void* buffer, uint64_t bytes, uin
   return std::shared_ptr<Operation>(std::move(operation));
 }
 
-Communicator::Started Communicator::receive(void* buffer, uint64_t bytes, std::vector<uint32_t> sources,
+Communicator::Started Communicator::receive(void* buffer, uint64_t bytes, std::span<const uint32_t> sources,
                                             uint64_t tag) {
   Transfer transfer;
   transfer.data = static_cast<std::byte*>(buffer);
@@ -253,7 +253,7 @@ Communicator::Started Communicator::receive(void* buffer, uint64_t bytes, std::v
   if (sources.size() == 1)
     transfer.peer = sources[0];
   else
-    transfer.sources = std::move(sources);
+    transfer.sources.assign(sources.begin(), sources.end());
   Descriptor descriptor;
   descriptor.kind = static_cast<uint8_t>(Kind::kRecv);
   descriptor.type = FLOE_UINT8;

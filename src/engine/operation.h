@@ -81,7 +81,7 @@ class Operation {
   void started(uint64_t sequence, std::string group, uint64_t timeout_ms) {
     sequence_ = sequence;
     group_ = std::move(group);
-    start_ = Clock::now();
+    start_ = coarse_now();
     timeout_ms_ = timeout_ms;
     deadline_ = Deadline::after_ms(start_, timeout_ms);
   }

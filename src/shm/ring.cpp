@@ -25,6 +25,9 @@ bool RingWriter::try_write(const PacketHeader& header, std::span<const std::byte
   written_ += need;
   // Release: pairs with the acquire in RingReader::drain, which then sees the whole record.
   head_->store(written_, std::memory_order_release);
+  const std::byte* const next = data_ + written_ % capacity_;
+  __builtin_prefetch(next, 1);
+  __builtin_prefetch(next + RingRecord::kAlign, 1);
   return true;
 }
 

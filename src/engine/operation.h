@@ -50,7 +50,7 @@ inline uint32_t hash(const Descriptor& d) {
   };
   const uint64_t fields =
       uint64_t{d.kind} | uint64_t{d.op} << 8 | uint64_t{d.type} << 16 | uint64_t{d.root} << 32;
-  return static_cast<uint32_t>(mix(mix(fields + 0x9e3779b97f4a7c15) + d.count)) | 1;
+  return static_cast<uint32_t>(mix(fields + (d.count + 1) * 0x9e3779b97f4a7c15)) | 1;
 }
 
 // FLOE_ERR_MISMATCH, naming both ranks and what each called.

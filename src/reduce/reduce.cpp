@@ -40,20 +40,26 @@ class Dispatch {
       if (names_.empty() && has_native_bf16(target)) add(name + "_bf16", target, true);
       add(std::move(name), target, false);
     }
+    use(0);
   }
 
   std::span<const std::string> names() const { return names_; }
-  const std::string& name() const { return names_[current()]; }
-  const KernelSet& kernels(int type, int op) const { return tables_[current()][type][op]; }
-  // Relaxed, as in current(): the tables are complete before anybody has this object.
-  void use(size_t index) { current_.store(index, std::memory_order_relaxed); }
+  const std::string& name() const { return current()->name; }
+  const KernelSet& kernels(int type, int op) const { return current()->table[type][op]; }
+  // Relaxed, as in current(): the sets are complete before anybody has this object.
+  void use(size_t index) { current_.store(&sets_[index], std::memory_order_relaxed); }
 
  private:
-  size_t current() const { return current_.load(std::memory_order_relaxed); }
+  struct InstructionSet {
+    std::string name;
+    KernelTable table;
+  };
+
+  const InstructionSet* current() const { return current_.load(std::memory_order_relaxed); }
 
   void add(std::string name, int64_t target, bool native_bf16) {
-    names_.push_back(std::move(name));
-    KernelTable& table = tables_.emplace_back();
+    names_.push_back(name);
+    KernelTable& table = sets_.emplace_back(InstructionSet{std::move(name), {}}).table;
     add_float_kernels(target, table);
     add_float8_kernels(target, table);
     add_half_kernels(target, table);
@@ -63,8 +69,8 @@ class Dispatch {
   }
 
   std::vector<std::string> names_;
-  std::deque<KernelTable> tables_;  // of the same index
-  std::atomic<size_t> current_{0};
+  std::deque<InstructionSet> sets_;  // of the same index; they stay where they are
+  std::atomic<const InstructionSet*> current_{nullptr};
 };
 
 Dispatch& dispatch() {

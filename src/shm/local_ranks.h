@@ -12,15 +12,16 @@ namespace floe {
 class LocalRanks {
  public:
   LocalRanks(std::vector<std::shared_ptr<Segment>> segments, uint32_t self)
-      : segments_(std::move(segments)), self_(self) {}
+      : segments_(std::move(segments)), size_(static_cast<uint32_t>(segments_.size())), self_(self) {}
 
-  uint32_t size() const { return static_cast<uint32_t>(segments_.size()); }
+  uint32_t size() const { return size_; }
   uint32_t self() const { return self_; }
   Segment& own() const { return *segments_[self_]; }
   Segment& operator[](uint32_t rank) const { return *segments_[rank]; }
 
  private:
   std::vector<std::shared_ptr<Segment>> segments_;
+  uint32_t size_;
   uint32_t self_;
 };
 

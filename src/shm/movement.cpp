@@ -11,13 +11,6 @@ void copy(std::byte* to, const std::byte* from, uint64_t bytes) {
 
 }  // namespace
 
-void Movement::publish(CopyOut& copy_out, std::byte* slot, uint64_t begin, uint64_t bytes) const {
-  if (bytes == 0 || !publishes(self_)) return;
-  if (!args_.pattern.block_each) return copy_out(slot, sent(0) + begin, bytes);
-  for (uint32_t reader = 0; reader < ranks_; ++reader)
-    if (reader != self_) copy_out(slot + reader * bytes, sent(reader) + begin, bytes);
-}
-
 void Movement::keep(uint32_t source, const std::byte* slot, uint64_t begin, uint64_t bytes) const {
   if (bytes == 0) return;
   copy(kept(source) + begin, slot + (args_.pattern.block_each ? self_ * bytes : 0), bytes);

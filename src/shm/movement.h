@@ -7,7 +7,6 @@
 
 #include "base/types.h"
 #include "reduce/reduce.h"
-#include "shm/copy_out.h"
 #include "shm/per_rank.h"
 
 namespace floe {
@@ -70,8 +69,14 @@ class Movement {
     return static_cast<std::byte*>(args_.recv) + (one ? 0 : source * bytes_);
   }
 
-  // Bytes [begin, begin + bytes) of each block, `bytes` apart in the slot.
-  void publish(CopyOut& copy_out, std::byte* slot, uint64_t begin, uint64_t bytes) const;
+  // Bytes [begin, begin + bytes) of each block, `bytes` apart in the slot, by copy(to, from, bytes).
+  template <class Copy>
+  void publish(Copy&& copy, std::byte* slot, uint64_t begin, uint64_t bytes) const {
+    if (bytes == 0 || !publishes(self_)) return;
+    if (!args_.pattern.block_each) return copy(slot, sent(0) + begin, bytes);
+    for (uint32_t reader = 0; reader < ranks_; ++reader)
+      if (reader != self_) copy(slot + reader * bytes, sent(reader) + begin, bytes);
+  }
   // The same part, from the slot of `source`, which publishes; or this rank's own.
   void keep(uint32_t source, const std::byte* slot, uint64_t begin, uint64_t bytes) const;
   void keep_own(uint64_t begin, uint64_t bytes) const;

@@ -122,9 +122,10 @@ struct SegmentLayout {
   // Slots begin at different places of a page, in one rank's segment and in neighbours' ones: caches and
   // store buffers tell addresses apart by their low 12 bits first.
   static constexpr size_t kSmallStagger = 128;
+  static constexpr size_t kSmallDistance = kSmallSlotBytes + kSmallStagger;
   static constexpr size_t small_offset(size_t owner, uint64_t slot) {
     constexpr size_t kOwners = 4;  // slots of so many fill a page
-    return owner % kOwners * kSmallSlots * kSmallStagger + slot * (kSmallSlotBytes + kSmallStagger);
+    return owner % kOwners * kSmallSlots * kSmallStagger + slot * kSmallDistance;
   }
   static constexpr uint32_t kChunkSlots = 3;  // in rotation
   static constexpr size_t kStreamChunkBytes = 64 << 10;
@@ -169,7 +170,7 @@ class Segment {
   }
   // One of the kSmallSlots slots: a Flag, then data.
   std::byte* small_slot(uint64_t turn) const {
-    return base_ + layout_.small + SegmentLayout::small_offset(owner_, turn % SegmentLayout::kSmallSlots);
+    return small_ + turn % SegmentLayout::kSmallSlots * SegmentLayout::kSmallDistance;
   }
   // The outgoing ring to `peer`, and the slot for the block that `peer` owns.
   std::byte* ring(uint32_t peer) const { return base_ + layout_.rings + index(peer) * layout_.ring_bytes; }
@@ -183,13 +184,18 @@ class Segment {
 
  private:
   Segment(UniqueFd fd, const SegmentLayout& layout, std::byte* base, uint32_t owner)
-      : fd_(std::move(fd)), layout_(layout), base_(base), owner_(owner) {}
+      : fd_(std::move(fd)),
+        layout_(layout),
+        base_(base),
+        small_(base + layout.small + SegmentLayout::small_offset(owner, 0)),
+        owner_(owner) {}
 
   size_t index(uint32_t peer) const { return peer < owner_ ? peer : peer - 1; }
 
   UniqueFd fd_;
   SegmentLayout layout_;
   std::byte* base_;
+  std::byte* small_;  // the first small slot
   uint32_t owner_;
 };
 

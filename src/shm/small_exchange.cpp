@@ -1,6 +1,7 @@
 #include "shm/small_exchange.h"
 
 #include <algorithm>
+#include <cstring>
 
 namespace floe {
 namespace {
@@ -39,7 +40,10 @@ bool SmallExchange::room() const {
 void SmallExchange::publish() {
   turn_ = ++state_->turn;
   std::byte* const slot = ranks_->own().small_slot(turn_);
-  what_.publish(state_->copy_out, data_of(slot), 0, what_.block_bytes());
+  const auto copy = [](std::byte* to, const std::byte* from, uint64_t bytes) {
+    std::memcpy(to, from, bytes);
+  };
+  what_.publish(copy, data_of(slot), 0, what_.block_bytes());
   // Release: pairs with the acquire in flag(). The data before it is visible to whoever reads this turn. The
   // slot is free: see room().
   flag_of(slot).store(Flag::word(turn_, what_.args().hash), std::memory_order_release);

@@ -19,7 +19,6 @@ class SmallExchange {
     uint64_t most;               // bytes of a block
     uint64_t turn = 0;           // operations started
     std::vector<uint64_t> seen;  // the last turn that each rank is known to have published
-    CopyOut copy_out{SegmentLayout::kSmallSlots * SegmentLayout::kSmallSlotBytes};
   };
   static bool fits(const DirectArgs& args, uint32_t ranks, const State& state) {
     const uint64_t bytes = args.count * type_size(args.type);

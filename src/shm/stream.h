@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "shm/copy_out.h"
 #include "shm/local_ranks.h"
 #include "shm/movement.h"
 

@@ -162,7 +162,8 @@ TEST_P(DirectPatterns, MoveWhatTheyShould) {
     for (const uint64_t count : {0, 1, 200, 255, 256, 257, 5000, 16384, 16385, 600'000})
       for (uint32_t root = 0; root < ranks; ++root)
         ASSERT_NO_FATAL_FAILURE(check(path, collective.pattern, root, count, static_cast<int>(root)));
-    ASSERT_NO_FATAL_FAILURE(check(path, collective.pattern, 0, 1'100'000, 9));  // too large to swap
+    constexpr uint64_t kTooLargeToSwap = 1'100'000;
+    if (ranks == 2) ASSERT_NO_FATAL_FAILURE(check(path, collective.pattern, 0, kTooLargeToSwap, 9));
   });
 }
 

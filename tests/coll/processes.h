@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -61,7 +62,7 @@ class Processes {
   bool wait_for_stage(uint64_t stage);
   // Waits for all to end, at most `limit`; kills those that don't.
   std::vector<Outcome> join(std::chrono::seconds limit = std::chrono::seconds(60));
-  // Files in /dev/shm with the name of floe or the id of one of these processes.
+  // New files in /dev/shm with the name of floe or the id of one of these processes.
   std::vector<std::string> left_in_shared_memory() const;
   // join(), and every rank but `except` exited with 0.
   void expect_success(std::chrono::seconds limit = std::chrono::seconds(60), uint32_t except = UINT32_MAX);
@@ -69,6 +70,7 @@ class Processes {
  private:
   std::vector<pid_t> pids_;  // 0 once it has been waited for
   std::vector<pid_t> started_;
+  std::set<std::string> were_in_shared_memory_;
   std::vector<Outcome> outcomes_;
 };
 

@@ -163,7 +163,9 @@ TEST_P(DirectPatterns, MoveWhatTheyShould) {
       for (uint32_t root = 0; root < ranks; ++root)
         ASSERT_NO_FATAL_FAILURE(check(path, collective.pattern, root, count, static_cast<int>(root)));
     constexpr uint64_t kTooLargeToSwap = 1'100'000;
-    if (ranks == 2) ASSERT_NO_FATAL_FAILURE(check(path, collective.pattern, 0, kTooLargeToSwap, 9));
+    if (ranks == 2) {
+      ASSERT_NO_FATAL_FAILURE(check(path, collective.pattern, 0, kTooLargeToSwap, 9));
+    }
   });
 }
 

@@ -11,7 +11,8 @@ namespace floe {
 using Clock = std::chrono::steady_clock;
 using Millis = std::chrono::milliseconds;
 
-// Clock's time at the kernel's last tick, at most 10 ms ago: a fifth of the price.
+// Clock's time at the kernel's last tick, at most kTick ago: a fifth of the price.
+constexpr Millis kTick(10);
 inline Clock::time_point coarse_now() {
   timespec now{};
   ::clock_gettime(CLOCK_MONOTONIC_COARSE, &now);

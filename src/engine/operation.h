@@ -83,7 +83,7 @@ class Operation {
     group_ = std::move(group);
     start_ = coarse_now();
     timeout_ms_ = timeout_ms;
-    deadline_ = Deadline::after_ms(start_, timeout_ms);
+    deadline_ = Deadline::after_ms(start_ + kTick, timeout_ms);  // never early
   }
   uint64_t sequence() const { return sequence_; }
   const Deadline& deadline() const { return deadline_; }

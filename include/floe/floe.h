@@ -264,10 +264,11 @@ FLOE_API floe_status_t floe_comm_info(const floe_comm_t *comm, floe_comm_info_t 
  * Memory that ranks of one host could map from each other. Nothing is faster for it yet; any buffer may be
  * passed to any operation. At most 65,536 ranges for each context. Threads: any. Blocking: no. */
 
-/* Allocates `bytes` (1 or more) of zeroed, page-aligned memory. It holds a descriptor and is absent from
- * forked children: a child that touches it gets SIGSEGV. floe owns it until floe_mem_free or
- * floe_context_destroy. Returns FLOE_OK, FLOE_ERR_ARGUMENT, FLOE_ERR_SYSTEM (limits on memory or
- * descriptors), FLOE_ERR_FORKED. */
+/* Allocates `bytes` (1 or more) of zeroed, page-aligned memory. It is absent from core dumps and from forked
+ * children: a child that touches it gets SIGSEGV. The first call reserves addresses, not memory, for all that
+ * the context can have: as much as the host has, or a quarter of RLIMIT_AS. floe owns the memory until
+ * floe_mem_free or floe_context_destroy. Returns FLOE_OK, FLOE_ERR_ARGUMENT, FLOE_ERR_SYSTEM (limits on memory
+ * or descriptors, or no piece of this size is free), FLOE_ERR_FORKED. */
 FLOE_API floe_status_t floe_mem_alloc(floe_context_t *context, uint64_t bytes, void **memory);
 
 /* Frees memory of floe_mem_alloc, by its start; NULL is allowed. No operation may use it any more: floe does

@@ -14,7 +14,7 @@
 
 struct floe_context {
   std::shared_ptr<floe::Engine> engine;
-  floe::Heap heap{};
+  floe::Heap heap{engine->arena()};
 };
 
 struct floe_comm {

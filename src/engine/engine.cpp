@@ -82,6 +82,7 @@ Engine::Engine(Settings settings, Bell bell)
     : settings_(std::move(settings)),
       bell_(std::move(bell)),
       id_(random_u64()),
+      arena_(Arena::create(id_)),
       forks_before_(forks.load(std::memory_order_relaxed)) {}
 
 Result<std::shared_ptr<Engine>> Engine::create(Settings settings, uint32_t workers) {

@@ -17,6 +17,7 @@
 #include "base/status.h"
 #include "engine/group.h"
 #include "fabric/fabric_transport.h"
+#include "shm/arena.h"
 #include "shm/bell.h"
 
 namespace floe {
@@ -47,6 +48,8 @@ class Engine final : private PacketSink {
 
   const Settings& settings() const { return settings_; }
   const Bell& bell() const { return bell_; }
+  // What peers can map of this context, or why there is nothing.
+  const Result<std::shared_ptr<Arena>>& arena() const { return arena_; }
   // Identifies this context among all: what tells two threads of one process apart.
   uint64_t id() const { return id_; }
   // Whether this is a forked child: nothing of the engine may be used then.
@@ -104,6 +107,7 @@ class Engine final : private PacketSink {
   Settings settings_;
   Bell bell_;
   uint64_t id_;
+  Result<std::shared_ptr<Arena>> arena_;
   uint64_t forks_before_;
   EngineLock lock_;
 

@@ -1,17 +1,14 @@
 #include "shm/heap.h"
 
-#include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include <cerrno>
+#include <algorithm>
 
 namespace floe {
 namespace {
 
 size_t page_bytes() { return static_cast<size_t>(::sysconf(_SC_PAGESIZE)); }
-
-uint64_t memory_of_host() { return static_cast<uint64_t>(::sysconf(_SC_PHYS_PAGES)) * page_bytes(); }
 
 // msync(2) fails if a page is not mapped, and does nothing else with this flag.
 bool is_mapped(uintptr_t begin, uint64_t bytes) {
@@ -21,9 +18,15 @@ bool is_mapped(uintptr_t begin, uint64_t bytes) {
 
 }  // namespace
 
+Heap::Heap(Result<std::shared_ptr<Arena>> arena) : arena_(std::move(arena)) {
+  if (arena_.ok()) free_.emplace(0, (*arena_)->bytes());
+}
+
 Heap::~Heap() {
+  // A peer may keep the arena longer than this context, but not what is in it.
   for (const auto& [begin, range] : ranges_)
-    if (range.mapped != 0) ::munmap(reinterpret_cast<void*>(begin), range.mapped);
+    if (range.taken != 0)
+      (void)(*arena_)->close(begin - reinterpret_cast<uintptr_t>((*arena_)->base()), range.taken).ok();
 }
 
 Status Heap::check_new(uintptr_t begin, uint64_t bytes) const {
@@ -41,34 +44,49 @@ Status Heap::check_new(uintptr_t begin, uint64_t bytes) const {
 }
 
 Result<void*> Heap::allocate(uint64_t bytes) {
-  if (bytes > memory_of_host())
-    return error(FLOE_ERR_SYSTEM, "{} bytes are more than this host has: {}", bytes, memory_of_host());
-  const size_t mapped = (bytes + page_bytes() - 1) / page_bytes() * page_bytes();
-  UniqueFd fd(::memfd_create("floe-memory", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  if (!fd.valid()) return system_error("memfd_create for floe_mem_alloc", errno);
-  if (::ftruncate(fd.get(), static_cast<off_t>(mapped)) != 0)
-    return system_error(fmt::format("floe_mem_alloc of {} bytes", bytes), errno);
-  if (::fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0)
-    return system_error("sealing memory of floe_mem_alloc", errno);
+  if (!arena_.ok()) return arena_.status();
+  Arena& arena = **arena_;
+  if (bytes > arena.bytes())
+    return error(FLOE_ERR_SYSTEM, "{} bytes are more than a context can have here: {}", bytes, arena.bytes());
+  FLOE_TRY(arena.map());
+  const uint64_t taken = (bytes + page_bytes() - 1) / page_bytes() * page_bytes();
   const std::lock_guard lock(mutex_);
-  void* const memory = ::mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
-  if (memory == MAP_FAILED) return system_error(fmt::format("mapping {} bytes", bytes), errno);
-  const auto begin = reinterpret_cast<uintptr_t>(memory);
+  const auto room =
+      std::find_if(free_.begin(), free_.end(), [&](const auto& f) { return f.second >= taken; });
+  if (room == free_.end())
+    return error(FLOE_ERR_SYSTEM, "{} bytes in one piece are not free of the {} that a context can have here",
+                 bytes, arena.bytes());
+  const auto [offset, free] = *room;
+  const auto begin = reinterpret_cast<uintptr_t>(arena.base()) + offset;
   // A registered range may have been unmapped behind floe's back; then its address can come again.
-  Status fits = check_new(begin, mapped);
-  if (fits.ok() && ::madvise(memory, mapped, MADV_DONTFORK) != 0)
-    fits = system_error("madvise(MADV_DONTFORK)", errno);
-  if (!fits.ok()) {
-    ::munmap(memory, mapped);
-    return fits;
+  FLOE_TRY(check_new(begin, taken));
+  FLOE_TRY(arena.open(offset, taken));
+  free_.erase(room);
+  if (free != taken) free_.emplace(offset + taken, free - taken);
+  ranges_.emplace(begin, Range{bytes, taken});
+  return reinterpret_cast<void*>(begin);
+}
+
+void Heap::put_back(uint64_t offset, uint64_t bytes) {
+  const auto after = free_.lower_bound(offset);
+  if (after != free_.begin()) {
+    const auto before = std::prev(after);
+    if (before->first + before->second == offset) {
+      offset = before->first;
+      bytes += before->second;
+      free_.erase(before);
+    }
   }
-  ranges_.emplace(begin, Range{bytes, mapped, std::move(fd)});
-  return memory;
+  if (after != free_.end() && offset + bytes == after->first) {
+    bytes += after->second;
+    free_.erase(after);
+  }
+  free_.emplace(offset, bytes);
 }
 
 Result<Heap::Ranges::iterator> Heap::find(void* memory, bool allocated) {
   const auto found = ranges_.find(reinterpret_cast<uintptr_t>(memory));
-  if (found == ranges_.end() || (found->second.mapped != 0) != allocated)
+  if (found == ranges_.end() || (found->second.taken != 0) != allocated)
     return error(FLOE_ERR_ARGUMENT,
                  "{} is not the start of memory that this context has {}: it never was, or is no more",
                  fmt::ptr(memory), allocated ? "allocated" : "registered");
@@ -79,7 +97,10 @@ Status Heap::free(void* memory) {
   const std::lock_guard lock(mutex_);
   const auto found = find(memory, true);
   if (!found.ok()) return found.status();
-  ::munmap(memory, (*found)->second.mapped);
+  const auto [begin, range] = **found;
+  const uint64_t offset = begin - reinterpret_cast<uintptr_t>((*arena_)->base());
+  FLOE_TRY((*arena_)->close(offset, range.taken));
+  put_back(offset, range.taken);
   ranges_.erase(*found);
   return {};
 }
@@ -88,9 +109,12 @@ Status Heap::add(void* memory, uint64_t bytes) {
   const auto begin = reinterpret_cast<uintptr_t>(memory);
   if (bytes > UINTPTR_MAX - begin || !is_mapped(begin, bytes))
     return error(FLOE_ERR_ARGUMENT, "{} bytes at {} are not all mapped", bytes, fmt::ptr(memory));
+  if (arena_.ok() && (*arena_)->overlaps(begin, bytes))
+    return error(FLOE_ERR_ARGUMENT, "{} bytes at {} are floe's own, and need no registration", bytes,
+                 fmt::ptr(memory));
   const std::lock_guard lock(mutex_);
   FLOE_TRY(check_new(begin, bytes));
-  ranges_.emplace(begin, Range{bytes, 0, UniqueFd()});
+  ranges_.emplace(begin, Range{bytes, 0});
   return {};
 }
 
@@ -106,8 +130,8 @@ Heap::Usage Heap::usage() const {
   const std::lock_guard lock(mutex_);
   Usage usage;
   for (const auto& [begin, range] : ranges_) {
-    (range.mapped != 0 ? usage.allocations : usage.registrations) += 1;
-    (range.mapped != 0 ? usage.allocated_bytes : usage.registered_bytes) += range.bytes;
+    (range.taken != 0 ? usage.allocations : usage.registrations) += 1;
+    (range.taken != 0 ? usage.allocated_bytes : usage.registered_bytes) += range.bytes;
   }
   return usage;
 }

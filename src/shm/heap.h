@@ -5,10 +5,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <mutex>
 
-#include "base/fd.h"
 #include "base/status.h"
+#include "shm/arena.h"
 
 namespace floe {
 
@@ -21,12 +22,13 @@ class Heap {
     uint64_t registrations = 0, registered_bytes = 0;
   };
 
-  Heap() = default;
+  // Allocates from the arena, or says why there is none.
+  explicit Heap(Result<std::shared_ptr<Arena>> arena);
   Heap(const Heap&) = delete;
   Heap& operator=(const Heap&) = delete;
   ~Heap();  // frees what is allocated
 
-  // Zeroed, page aligned, in a sealed memfd of its own, and absent from forked children.
+  // Zeroed, page aligned, and absent from forked children.
   Result<void*> allocate(uint64_t bytes);
   Status free(void* memory);
   // The caller's memory, of which floe changes nothing. It must be mapped and overlap no other range.
@@ -38,16 +40,19 @@ class Heap {
  private:
   struct Range {
     uint64_t bytes = 0;  // as asked for
-    size_t mapped = 0;   // 0: the caller's
-    UniqueFd fd;
+    uint64_t taken = 0;  // of the arena; 0: the caller's
   };
   using Ranges = std::map<uintptr_t, Range>;
 
   Status check_new(uintptr_t begin, uint64_t bytes) const;      // lock held
   Result<Ranges::iterator> find(void* memory, bool allocated);  // lock held
 
+  void put_back(uint64_t offset, uint64_t bytes);  // lock held
+
+  Result<std::shared_ptr<Arena>> arena_;
   mutable std::mutex mutex_;
-  Ranges ranges_;  // by address, disjoint
+  Ranges ranges_;                      // by address, disjoint
+  std::map<uint64_t, uint64_t> free_;  // of the arena: bytes by offset; no two of them touch
 };
 
 }  // namespace floe

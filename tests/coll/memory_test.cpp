@@ -2,6 +2,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <cstring>
 #include <string>
 #include <vector>
@@ -81,6 +82,30 @@ TEST_F(Memory, RefusesMisuse) {
   EXPECT_FLOE_OK(floe_mem_unregister(context_, own.data() + 10));
   EXPECT_EQ(FLOE_ERR_ARGUMENT, floe_mem_unregister(context_, own.data() + 10)) << "twice";
   EXPECT_FLOE_OK(floe_mem_unregister(context_, own.data() + 30));
+}
+
+// What a peer, or a program that uses it once more, could find there.
+TEST_F(Memory, IsZeroedAgainAndGoneMeanwhile) {
+  constexpr size_t kBytes = 1 << 20;
+  void* const first = allocate(kBytes);
+  std::memset(first, 0xff, kBytes);
+  ASSERT_FLOE_OK(floe_mem_free(context_, first));
+  EXPECT_EXIT(*static_cast<volatile char*>(first) = 1, testing::KilledBySignal(SIGSEGV), "");
+  EXPECT_EQ(FLOE_ERR_ARGUMENT, floe_mem_register(context_, first, kBytes)) << "not the caller's to register";
+  auto* const again = static_cast<unsigned char*>(allocate(kBytes));
+  ASSERT_EQ(first, again) << "the first place that is free";
+  for (size_t i = 0; i < kBytes; ++i) ASSERT_EQ(0, again[i]);
+  EXPECT_FLOE_OK(floe_mem_free(context_, again));
+}
+
+TEST_F(Memory, FreedPiecesJoin) {
+  constexpr size_t kPage = 4096;
+  std::vector<char*> pieces;
+  for (int i = 0; i < 6; ++i) pieces.push_back(static_cast<char*>(allocate(kPage)));
+  for (const int i : {1, 3, 2, 0}) EXPECT_FLOE_OK(floe_mem_free(context_, pieces[i]));
+  EXPECT_EQ(pieces[0], allocate(4 * kPage));
+  EXPECT_FLOE_OK(floe_mem_free(context_, pieces[5]));
+  EXPECT_EQ(pieces[5], allocate(100 * kPage)) << "joined with all that was never used";
 }
 
 TEST_F(Memory, RegistersOnlyWhatIsMapped) {

@@ -1,0 +1,57 @@
+// Memory of a context that peers can map: one sealed, sparse memfd with room for all of the host's memory, of
+// which pages exist once they are touched. Heap hands it out; MappedReduce reads and writes peers'.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+
+#include "base/fd.h"
+#include "base/status.h"
+
+namespace floe {
+
+class Arena {
+ public:
+  // This context's own; `id` is random.
+  static Result<std::shared_ptr<Arena>> create(uint64_t id);
+  // A peer's: the same object for every communicator, and if the peer is a thread of this process, its own.
+  // Refuses anything but a sealed memfd of `bytes`.
+  static Result<std::shared_ptr<Arena>> attach(UniqueFd fd, uint64_t id, uint64_t bytes);
+
+  Arena(const Arena&) = delete;
+  Arena& operator=(const Arena&) = delete;
+  ~Arena();
+
+  uint64_t id() const { return id_; }
+  uint64_t bytes() const { return bytes_; }
+  int fd() const { return fd_.get(); }  // of one's own
+
+  // Reserves addresses for it, once: a process that never uses it has none. Threads: any.
+  Status map();
+  // Null before map(). Acquire: pairs with the release in map(), which another thread may be in.
+  std::byte* base() const { return base_.load(std::memory_order_acquire); }
+  // Whether all, or any, of [memory, memory + bytes) is mapped from it.
+  bool contains(const void* memory, uint64_t bytes) const;
+  bool overlaps(uintptr_t begin, uint64_t bytes) const;
+
+  // Of one's own, once it is mapped, whole pages: no access without open(); close() gives the memory back to
+  // the host, and whoever opens it again finds zeros.
+  Status open(uint64_t offset, uint64_t bytes);
+  Status close(uint64_t offset, uint64_t bytes);
+
+ private:
+  Arena(UniqueFd fd, uint64_t id, uint64_t bytes, bool own)
+      : fd_(std::move(fd)), id_(id), bytes_(bytes), own_(own) {}
+
+  UniqueFd fd_;
+  uint64_t id_;
+  uint64_t bytes_;
+  bool own_;
+  std::mutex mapping_;
+  std::atomic<std::byte*> base_{nullptr};
+};
+
+}  // namespace floe

@@ -210,8 +210,9 @@ FLOE_API floe_status_t floe_comm_create_from_env(floe_context_t *context, const 
 FLOE_API floe_status_t floe_comm_destroy(floe_comm_t *comm);
 
 /* Ends every operation of the communicator, on all ranks, with FLOE_ERR_ABORTED; every later operation
- * gets the same. After it has returned floe touches no buffer of the caller's any more.
- * Threads: any, also while others wait. Blocking: no. Returns FLOE_OK, FLOE_ERR_ARGUMENT, FLOE_ERR_FORKED. */
+ * gets the same. After it has returned floe touches no buffer of the caller's any more (but see Memory).
+ * Threads: any, also while others wait. Blocking: no; at most 100 ms while a peer writes to memory of
+ * floe_mem_alloc. Returns FLOE_OK, FLOE_ERR_ARGUMENT, FLOE_ERR_FORKED. */
 FLOE_API floe_status_t floe_comm_abort(floe_comm_t *comm);
 
 /* Sets the deadline of operations that start from now on; 0 is an argument error. Not collective.
@@ -261,14 +262,17 @@ typedef struct floe_comm_info {
 FLOE_API floe_status_t floe_comm_info(const floe_comm_t *comm, floe_comm_info_t *info);
 
 /* ---- Memory -------------------------------------------------------------------------------
- * Memory that ranks of one host could map from each other. Nothing is faster for it yet; any buffer may be
- * passed to any operation. At most 65,536 ranges for each context. Threads: any. Blocking: no. */
+ * Any buffer may be passed to any operation. floe_all_reduce copies nothing, from 64 KiB on, if all ranks, on
+ * one host, pass memory of floe_mem_alloc: they then write to each other's. An error or abort ends that
+ * first; a process that is stopped in the very middle of it (SIGSTOP) is waited for 100 ms, and named in a
+ * warning: once it goes on it may still change up to 256 KiB of the buffer that the operation had. At most
+ * 65,536 ranges a context. Threads: any. Blocking: no. */
 
-/* Allocates `bytes` (1 or more) of zeroed, page-aligned memory. It is absent from core dumps and from forked
- * children: a child that touches it gets SIGSEGV. The first call reserves addresses, not memory, for all that
- * the context can have: as much as the host has, or a quarter of RLIMIT_AS. floe owns the memory until
- * floe_mem_free or floe_context_destroy. Returns FLOE_OK, FLOE_ERR_ARGUMENT, FLOE_ERR_SYSTEM (limits on memory
- * or descriptors, or no piece of this size is free), FLOE_ERR_FORKED. */
+/* Allocates `bytes` (1 or more) of zeroed, page-aligned memory, absent from core dumps and forked children: a
+ * child that touches it gets SIGSEGV. The first call reserves addresses for as much as the host has. floe
+ * owns the memory until floe_mem_free or floe_context_destroy. Returns FLOE_OK, FLOE_ERR_ARGUMENT,
+ * FLOE_ERR_SYSTEM (limits on memory, addresses or descriptors; no piece of this size is free),
+ * FLOE_ERR_FORKED. */
 FLOE_API floe_status_t floe_mem_alloc(floe_context_t *context, uint64_t bytes, void **memory);
 
 /* Frees memory of floe_mem_alloc, by its start; NULL is allowed. No operation may use it any more: floe does

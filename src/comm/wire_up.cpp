@@ -71,7 +71,14 @@ Result<std::vector<Member>> WireUp::share_memory(const std::vector<Card>& cards)
   auto segment = Segment::create(static_cast<uint32_t>(local.size()), static_cast<uint32_t>(self),
                                  cards[config_.rank].nonce);
   if (!segment.ok()) return segment.status();
-  const std::vector<int> give = {(*segment)->fd(), engine_.bell().page_fd(), engine_.bell().event_fd()};
+  // All give as many: a rank without an arena says so in its segment.
+  const auto& arena = engine_.arena();
+  if (arena.ok()) {
+    (*segment)->header().arena = (*arena)->id();
+    (*segment)->header().arena_bytes = (*arena)->bytes();
+  }
+  const std::vector<int> give = {(*segment)->fd(), engine_.bell().page_fd(), engine_.bell().event_fd(),
+                                 arena.ok() ? (*arena)->fd() : (*segment)->fd()};
   // Everybody is here already. If one can't share, the others must learn it in time to do without.
   const Deadline soon = deadline_.earlier(Deadline::in_ms(config_.timeout_ms / 2));
   auto received =
@@ -81,6 +88,7 @@ Result<std::vector<Member>> WireUp::share_memory(const std::vector<Card>& cards)
     Member& member = members[local[i].rank];
     if (i == self) {
       member.segment = *segment;
+      if (arena.ok()) arenas_.push_back(*arena);
       continue;
     }
     auto& fds = (*received)[i].fds;
@@ -91,6 +99,11 @@ Result<std::vector<Member>> WireUp::share_memory(const std::vector<Card>& cards)
     auto bell = Bell::attach(std::move(fds[1]), std::move(fds[2]));
     if (!bell.ok()) return bell.status().in(member.who);
     member.bell = std::move(*bell);
+    if (const SegmentHeader& header = member.segment->header(); header.arena != 0) {
+      auto shared = Arena::attach(std::move(fds[3]), header.arena, header.arena_bytes);
+      if (!shared.ok()) return shared.status().in(member.who);
+      arenas_.push_back(std::move(*shared));
+    }
     member.pidfd = std::move((*received)[i].pidfd);
   }
   segment_ = std::move(*segment);
@@ -185,7 +198,8 @@ Result<GroupConfig> WireUp::connect() {
       for (Member& member : group.members)
         if (member.segment) member.route = {group.shm.get(), local++};
     }
-    if (one_host) group.direct = std::make_unique<DirectPath>(segments, self);
+    if (arenas_.size() != segments.size()) arenas_.clear();
+    if (one_host) group.direct = std::make_unique<DirectPath>(segments, self, std::move(arenas_));
   }
   if (!group.direct) FLOE_TRY(connect_fabric(cards, one_host, &group.members));
   return group;

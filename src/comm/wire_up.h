@@ -52,6 +52,7 @@ class WireUp {
   Deadline deadline_;
   std::optional<UnixListener> listener_;
   std::shared_ptr<Segment> segment_;
+  std::vector<std::shared_ptr<Arena>> arenas_;  // of the ranks of this host that have one
 };
 
 }  // namespace floe

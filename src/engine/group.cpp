@@ -1,8 +1,6 @@
 #include "engine/group.h"
 
 #include <algorithm>
-#include <cstring>
-#include <new>
 
 #include "base/log.h"
 #include "base/pause.h"
@@ -58,7 +56,7 @@ Status Group::run(const Descriptor& descriptor, DirectOperation& op, std::shared
   const int polls = config_.oversubscribed ? 1 : kPolls;
   for (int turn = 0; turn < polls; ++turn) {
     const Poll poll = op.poll();
-    if (poll == Poll::kMismatch) break;
+    if (poll == Poll::kMismatch || poll == Poll::kInvalid) break;
     if (poll != Poll::kPending) published_ = true;
     if (poll == Poll::kDone || turn == kPollsBeforeWaking) wake_peers();
     if (poll == Poll::kDone) {
@@ -108,6 +106,12 @@ int Group::step_collectives() {
     const Poll poll = front->step(messenger_);
     if (!messenger_.problem().ok()) {
       fail(messenger_.problem(), messenger_.problem_rank());
+      return moved + 1;
+    }
+    if (poll == Poll::kInvalid) {
+      const uint32_t culprit = front->mismatch_with();
+      fail(error(FLOE_ERR_INTERNAL, "{} offered memory beyond what it shares", config_.members[culprit].who),
+           culprit);
       return moved + 1;
     }
     if (poll == Poll::kMismatch && !disagrees_) check_members();
@@ -286,82 +290,6 @@ void Group::lost(uint32_t peer, const Status& why) {
   if (why.code() == FLOE_ERR_INTERNAL) return fail(why.in(member.who), peer);
   log(LogLevel::kInfo, "'{}': {} is lost: {}", config_.name, member.who, why.message());
   set_gone(member, Member::State::kDied);
-}
-
-// ---- The end --------------------------------------------------------------------------------------------
-
-void Group::publish_fault(RankState state, uint32_t culprit, floe_status_t code, std::string_view text) {
-  if (const auto& own = config_.members[rank()].segment) {
-    SegmentHeader& header = own->header();
-    header.fault.culprit = culprit;
-    header.fault.code = code;
-    const size_t length = std::min(text.size(), header.fault.text.size() - 1);
-    std::memcpy(header.fault.text.data(), text.data(), length);
-    // Release: pairs with the acquire in check_members().
-    header.state.store(static_cast<uint32_t>(state), std::memory_order_release);
-    for (uint32_t peer = 0; peer < size(); ++peer)  // release: pairs with check_alarm()
-      if (const auto& theirs = config_.members[peer].segment; theirs && peer != rank())
-        theirs->header().alarm.store(1, std::memory_order_release);
-  }
-  PacketHeader packet;
-  packet.kind = state == RankState::kLeft ? PacketKind::kLeave : PacketKind::kFault;
-  packet.tag = culprit;
-  packet.id = static_cast<uint64_t>(code);
-  const auto* bytes = reinterpret_cast<const std::byte*>(text.data());
-  for (uint32_t peer = 0; peer < size(); ++peer)
-    if (peer != rank() && over_fabric(config_.members[peer]) &&
-        config_.members[peer].state == Member::State::kAlive)
-      messenger_.control(peer, packet, {bytes, bytes + text.size()});
-  published_ = true;
-  wake_peers();
-}
-
-void Group::end_all(const Status& why) {
-  messenger_.clear();
-  failed_ += collectives_.size() + messages_.size();
-  // Nothing here may fail: somebody waits for each of them, if need be without much of a message.
-  const auto end = [&](Operation& operation) {
-    Status status = why;
-    try {
-      status = error(why.code(), "{}: {}; {:.2f} s after the call", operation.title(), why.message(),
-                     operation.elapsed());
-    } catch (const std::bad_alloc&) {
-    }
-    operation.finish(std::move(status));
-  };
-  while (!collectives_.empty()) {
-    const std::shared_ptr<Collective> collective = std::move(collectives_.front());
-    collectives_.pop_front();
-    end(*collective);
-  }
-  while (!messages_.empty()) {
-    const std::shared_ptr<MessageOperation> message = std::move(messages_.back());
-    messages_.pop_back();
-    end(*message);
-  }
-}
-
-void Group::fail(const Status& why, uint32_t culprit) {
-  if (!fault_.ok()) return;
-  fault_ = error(why.code(), "{} ('{}' is aborted)", why.message(), config_.name);
-  end_all(why);
-  publish_fault(RankState::kFailed, culprit, why.code(), why.message());
-  log(LogLevel::kInfo, "'{}' fails on rank {}: {}", config_.name, rank(), why.message());
-}
-
-void Group::leave() {
-  if (!fault_.ok()) return;
-  fault_ = error(FLOE_ERR_ABORTED, "'{}' was destroyed", config_.name);
-  end_all(error(FLOE_ERR_ABORTED, "the communicator was destroyed on this rank"));
-  leaving_ = true;
-  publish_fault(RankState::kLeft, rank(), FLOE_OK, {});
-}
-
-bool Group::settled() const {
-  return !leaving_ || std::all_of(config_.members.begin(), config_.members.end(), [&](const Member& member) {
-    return member.settled || member.state != Member::State::kAlive || !over_fabric(member) ||
-           &member == &config_.members[rank()];
-  });
 }
 
 }  // namespace floe

@@ -148,7 +148,12 @@ class Group final : public PacketSink {
   void note(uint32_t source, uint64_t sequence, const Descriptor& descriptor);
   void keep_letter(const PacketHeader& header, std::span<const std::byte> payload);
   void on_fault_packet(const PacketHeader& header, std::span<const std::byte> payload);
-  void publish_fault(RankState state, uint32_t culprit, floe_status_t code, std::string_view text);
+  // The end: tells the members, and ends all operations once nobody uses their buffers any more.
+  void end(RankState state, uint32_t culprit, const Status& told, const Status& why);
+  void publish_state(RankState state, uint32_t culprit, const Status& told);
+  void send_state(RankState state, uint32_t culprit, const Status& told);
+  // The member that did not end one in time, if any.
+  std::optional<uint32_t> wait_for_peers_writes();
   void end_all(const Status& why);
   std::string waiting_for(const Operation& operation) const;
   template <class F>

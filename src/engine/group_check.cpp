@@ -38,7 +38,7 @@ void Group::set_gone(Member& member, Member::State state) {
 void Group::check_alarm() {
   const auto& own = config_.members[rank()].segment;
   if (!own || own->header().alarm.load(std::memory_order_relaxed) == 0) return;
-  // Acquire: pairs with the release in publish_fault(); the peer's state is seen. Cleared before the look,
+  // Acquire: pairs with the release in publish_state(); the peer's state is seen. Cleared before the look,
   // so that an alarm that comes meanwhile is not lost.
   own->header().alarm.exchange(0, std::memory_order_acq_rel);
   if (fault_.ok()) check_members();
@@ -52,7 +52,7 @@ void Group::check_members() {
     if (peer == rank() || member.state != Member::State::kAlive) continue;
     if (member.segment) {
       const SegmentHeader& header = member.segment->header();
-      // Acquire: pairs with the release in publish_fault(); the record is complete.
+      // Acquire: pairs with the release in publish_state(); the record is complete.
       const auto state = static_cast<RankState>(header.state.load(std::memory_order_acquire));
       // Over fabric the news that it left comes as a packet, behind all that it has sent.
       if (state == RankState::kLeft && !over_fabric(member)) set_gone(member, Member::State::kLeft);

@@ -38,6 +38,9 @@ uint64_t choose_size() {
 
 }  // namespace
 
+Arena::Arena(UniqueFd fd, uint64_t id, uint64_t bytes, bool own)
+    : fd_(std::move(fd)), id_(id), bytes_(bytes), own_(own), process_(::getpid()) {}
+
 Result<std::shared_ptr<Arena>> Arena::create(uint64_t id) {
   const uint64_t bytes = choose_size();
   UniqueFd fd(::memfd_create("floe-arena", MFD_CLOEXEC | MFD_ALLOW_SEALING));
@@ -59,7 +62,7 @@ Result<std::shared_ptr<Arena>> Arena::attach(UniqueFd fd, uint64_t id, uint64_t 
   const std::lock_guard lock(known.mutex);
   std::erase_if(known.arenas, [](const auto& entry) { return entry.second.expired(); });
   std::weak_ptr<Arena>& entry = known.arenas[id];
-  if (auto arena = entry.lock()) {
+  if (auto arena = entry.lock(); arena && arena->process_ == ::getpid()) {
     if (arena->bytes() == bytes) return arena;
     return error(FLOE_ERR_SYSTEM, "a peer's memory has {} bytes, and had {}", bytes, arena->bytes());
   }
@@ -74,7 +77,8 @@ Result<std::shared_ptr<Arena>> Arena::attach(UniqueFd fd, uint64_t id, uint64_t 
 }
 
 Arena::~Arena() {
-  if (std::byte* const memory = base()) ::munmap(memory, bytes_);
+  // In a forked child something else may be there.
+  if (std::byte* const memory = base(); memory && process_ == ::getpid()) ::munmap(memory, bytes_);
 }
 
 Status Arena::map() {
@@ -85,6 +89,9 @@ Status Arena::map() {
   if (memory == MAP_FAILED)
     return system_error(fmt::format("reserving {} bytes of addresses for shared memory", bytes_), errno);
   ::munlock(memory, bytes_);
+  // With 4 KiB pages a rank that works on several ranks' buffers at once would look for addresses more than
+  // it adds. A kernel that has none for shared memory says so, and does without.
+  ::madvise(memory, bytes_, MADV_HUGEPAGE);
   // A forked child must neither keep the memory alive nor write to it. A core dump would have all of it.
   const bool ready = ::madvise(memory, bytes_, MADV_DONTFORK) == 0 &&
                      ::madvise(memory, bytes_, MADV_DONTDUMP) == 0 &&

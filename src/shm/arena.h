@@ -2,6 +2,8 @@
 // which pages exist once they are touched. Heap hands it out; MappedReduce reads and writes peers'.
 #pragma once
 
+#include <sys/types.h>
+
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -43,13 +45,13 @@ class Arena {
   Status close(uint64_t offset, uint64_t bytes);
 
  private:
-  Arena(UniqueFd fd, uint64_t id, uint64_t bytes, bool own)
-      : fd_(std::move(fd)), id_(id), bytes_(bytes), own_(own) {}
+  Arena(UniqueFd fd, uint64_t id, uint64_t bytes, bool own);
 
   UniqueFd fd_;
   uint64_t id_;
   uint64_t bytes_;
   bool own_;
+  pid_t process_;  // a forked child has the object, but not the mapping
   std::mutex mapping_;
   std::atomic<std::byte*> base_{nullptr};
 };

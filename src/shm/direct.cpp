@@ -2,10 +2,12 @@
 
 namespace floe {
 
-DirectPath::DirectPath(std::vector<std::shared_ptr<Segment>> segments, uint32_t self)
+DirectPath::DirectPath(std::vector<std::shared_ptr<Segment>> segments, uint32_t self,
+                       std::vector<std::shared_ptr<Arena>> arenas)
     : ranks_(std::move(segments), self),
       small_(ranks_.size()),
-      stream_(ranks_.size(), ranks_.own().layout().outbox_bytes) {}
+      stream_(ranks_.size(), ranks_.own().layout().outbox_bytes),
+      mapped_{std::move(arenas)} {}
 
 bool DirectPath::returns_lines(const Movement& what) const {
   const Pattern& pattern = what.args().pattern;
@@ -22,6 +24,8 @@ bool DirectPath::returns_lines(const Movement& what) const {
 }
 
 DirectOperation DirectPath::make_large(const DirectArgs& args) {
+  if (MappedReduce::fits(ranks_, mapped_, args))
+    return DirectOperation(std::in_place_type<MappedReduce>, ranks_, mapped_, line_, args);
   const Movement what(args, ranks_.size(), ranks_.self());
   if (returns_lines(what)) return DirectOperation(std::in_place_type<ReturnLine>, ranks_, line_, what);
   return DirectOperation(std::in_place_type<Stream>, ranks_, stream_, what);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "shm/local_ranks.h"
+#include "shm/mapped_reduce.h"
 #include "shm/movement.h"
 #include "shm/return_line.h"
 #include "shm/small_exchange.h"
@@ -36,19 +37,22 @@ class DirectOperation {
   // Whether all its work together is as short as one poll of a longer one.
   bool is_short() const {
     if (const auto* line = std::get_if<ReturnLine>(&protocol_)) return line->chunks() == 1;
+    if (const auto* mapped = std::get_if<MappedReduce>(&protocol_)) return mapped->is_short();
     if (const auto* stream = std::get_if<Stream>(&protocol_)) return stream->chunks() == 1;
     return true;
   }
 
  private:
-  std::variant<SmallExchange, Stream, ReturnLine> protocol_;
+  std::variant<SmallExchange, Stream, ReturnLine, MappedReduce> protocol_;
 };
 
 // The direct collectives of one communicator. Operations are made and finished one after the other, in
 // the same order on all ranks.
 class DirectPath {
  public:
-  DirectPath(std::vector<std::shared_ptr<Segment>> segments, uint32_t self);
+  // `arenas` of all ranks, or none.
+  DirectPath(std::vector<std::shared_ptr<Segment>> segments, uint32_t self,
+             std::vector<std::shared_ptr<Arena>> arenas = {});
 
   uint32_t ranks() const { return ranks_.size(); }
   uint32_t self() const { return ranks_.self(); }
@@ -69,6 +73,12 @@ class DirectPath {
   enum class Entry { kAbsent, kSame, kDifferent };
   Entry entry(uint32_t peer, uint64_t sequence, uint32_t hash) const;
 
+  // Whether `peer` may be writing to this rank's buffers: see MappedReduce.
+  bool is_touching(uint32_t peer) const {
+    // Acquire: pairs with the release in MappedReduce::reduce_slice(); its writes have ended.
+    return ranks_[peer].header().touching.load(std::memory_order_acquire) != 0;
+  }
+
  private:
   bool returns_lines(const Movement& what) const;
   DirectOperation make_large(const DirectArgs& args);
@@ -78,6 +88,7 @@ class DirectPath {
   SmallExchange::State small_;
   Stream::State stream_;
   ReturnLine::State line_;
+  MappedReduce::State mapped_;
 };
 
 }  // namespace floe

@@ -30,6 +30,7 @@ enum class Poll {
   kMoved,    // something was done
   kDone,
   kMismatch,  // a peer was called with something else; mismatch_with() says which
+  kInvalid,   // that peer has published what makes no sense
 };
 
 }  // namespace floe

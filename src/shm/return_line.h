@@ -20,6 +20,13 @@ class ReturnLine {
   // half.
   ReturnLine(const LocalRanks& ranks, State& state, const Movement& what);
   uint64_t chunks() const { return chunks_; }
+  // Numbers of its chunks: all from first() on, below end().
+  uint64_t first() const { return first_; }
+  uint64_t end() const { return first_ + chunks_; }
+  // Whether `peer` has come to it, and put a chunk.
+  bool has_put(uint32_t peer) const {
+    return Flag::reached((*ranks_)[peer].header().put.load(std::memory_order_relaxed), first_ + 1);
+  }
   Poll poll();
   bool waits_for(uint32_t peer) const;
   uint32_t mismatch_with() const { return mismatch_with_; }

@@ -92,7 +92,9 @@ struct SegmentHeader {
   uint64_t magic;
   uint64_t nonce;  // random; also published through the store: reading it here proves a shared mapping
   uint32_t ranks;
-  uint32_t owner;                            // local rank
+  uint32_t owner;  // local rank
+  uint64_t arena;  // its owner's, by id; 0: none
+  uint64_t arena_bytes;
   alignas(128) std::atomic<uint32_t> state;  // RankState; release after `fault`, acquire before it
   FaultRecord fault;
   // Set by peers, here in the segment of the one they tell, after they have changed their own `state`.
@@ -100,9 +102,14 @@ struct SegmentHeader {
   static constexpr uint32_t kStreamFlags = 64;
   // Flag of chunk c, at c % kStreamFlags: the outbox holds what this rank has of it. See stream.h.
   alignas(128) std::array<std::atomic<uint64_t>, kStreamFlags> stream;
-  alignas(128) std::atomic<uint64_t> put;      // Flag: blocks of chunks below the counter are in the slots
-  alignas(128) std::atomic<uint64_t> done;     // Flag: chunks below the counter are reduced and returned
-  alignas(128) std::atomic<uint64_t> entered;  // Flag: the scheduled collective that this rank is in
+  alignas(128) std::atomic<uint64_t> put;   // Flag: blocks of chunks below the counter are in the slots
+  alignas(128) std::atomic<uint64_t> done;  // Flag: chunks below the counter are reduced and returned
+  // Flag: this rank offers its buffers, at these places in its arena. See mapped_reduce.h.
+  alignas(128) std::atomic<uint64_t> offer;
+  std::atomic<uint64_t> offered_send;
+  std::atomic<uint64_t> offered_recv;
+  alignas(128) std::atomic<uint32_t> touching;  // 1: this rank reads and writes its peers' buffers
+  alignas(128) std::atomic<uint64_t> entered;   // Flag: the scheduled collective that this rank is in
   alignas(128) ShrinkBoard shrink;
 };
 

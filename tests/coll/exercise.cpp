@@ -44,10 +44,24 @@ std::string Shape::text() const {
          ", misaligned by " + std::to_string(misalign);
 }
 
-Exercise::Guarded::Guarded(size_t size, size_t misalign)
-    : bytes(size), block(size + 2 * kGuard + 64, kUntouched) {
+Exercise::Guarded::Guarded(size_t size, size_t misalign, floe_context_t* from) : bytes(size), context(from) {
+  const size_t whole = size + 2 * kGuard + 64;
+  if (context) {
+    void* memory = nullptr;
+    EXPECT_FLOE_OK(floe_mem_alloc(context, whole, &memory));
+    block = {static_cast<std::byte*>(memory), whole};
+  } else {
+    own.resize(whole);
+    block = own;
+  }
+  std::fill(block.begin(), block.end(), kUntouched);
   const size_t past_line = reinterpret_cast<uintptr_t>(block.data()) % 64;
   offset = kGuard - past_line % 64 + misalign;
+}
+Exercise::Guarded::~Guarded() {
+  if (context) {
+    EXPECT_FLOE_OK(floe_mem_free(context, block.data()));
+  }
 }
 std::byte* Exercise::Guarded::data() { return block.data() + offset; }
 const std::byte* Exercise::Guarded::data() const { return block.data() + offset; }
@@ -65,8 +79,9 @@ Exercise::Exercise(const Rank& rank, const Shape& shape, uint64_t seed)
       part_(shape.count * element_size(shape.type)),
       input_(input(shape.type, shape.op, shape.count * input_parts(shape, rank.size), rank.rank, seed,
                    shape.values)),
-      send_buffer_(input_.size(), shape.misalign),
-      recv_buffer_(part_ * output_parts(shape, rank.size), shape.misalign) {
+      send_buffer_(input_.size(), shape.misalign, shape.allocated ? rank.context : nullptr),
+      recv_buffer_(part_ * output_parts(shape, rank.size), shape.misalign,
+                   shape.allocated ? rank.context : nullptr) {
   place();
   if (!input_.empty()) std::memcpy(const_cast<std::byte*>(send_), input_.data(), input_.size());
 }

@@ -24,6 +24,7 @@ struct Shape {
   bool in_place = false;
   size_t misalign = 0;  // bytes that the buffers are off a cache line
   Values values = Values::kExact;
+  bool allocated = false;  // buffers of floe_mem_alloc
 
   std::string text() const;
 };
@@ -55,13 +56,19 @@ class Exercise {
   floe_status_t start(floe_op_t op, floe_request_t** request);
   // Bytes within a larger block, filled with a pattern around them.
   struct Guarded {
-    Guarded(size_t bytes, size_t misalign);
+    // In memory of floe_mem_alloc if there is a context.
+    Guarded(size_t bytes, size_t misalign, floe_context_t* context);
+    Guarded(const Guarded&) = delete;
+    Guarded& operator=(const Guarded&) = delete;
+    ~Guarded();
     std::byte* data();
     const std::byte* data() const;
     bool intact() const;
 
     size_t bytes, offset;
-    Bytes block;
+    floe_context_t* context;
+    Bytes own;
+    std::span<std::byte> block;
   };
 
   bool is_root() const { return rank_.rank == shape_.root; }

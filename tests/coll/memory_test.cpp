@@ -2,9 +2,13 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <chrono>
 #include <csignal>
 #include <cstring>
+#include <iterator>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "exercise.h"
@@ -149,6 +153,78 @@ TEST(MemoryInUse, WorksInCollectives) {
     EXPECT_EQ(3.0f, data[kCount - 1]);
     EXPECT_FLOE_OK(floe_mem_free(r.context, memory));
   });
+}
+
+// Whoever has such buffers, around the sizes from which on they are used without copies.
+TEST(MemoryInUse, GivesTheOraclesResultWhoeverHasIt) {
+  for (const uint32_t ranks : {2, 3, 5})
+    run_ranks(ranks, [](Rank& r) {
+      constexpr uint64_t kBytes[] = {64 << 10, (64 << 10) + 48, 700'000, kSanitized ? 500'000 : 3 << 20};
+      constexpr floe_op_t kOps[] = {FLOE_SUM, FLOE_AVG, FLOE_MAX, FLOE_PRODUCT, FLOE_BOR};
+      uint64_t seed = 1;
+      for (const auto type : all_types())
+        for (const uint64_t who : {~uint64_t{0}, uint64_t{1}, ~uint64_t{2}, ~uint64_t{0}}) {
+          const uint64_t pick = seed * 0x9e3779b97f4a7c15 >> 32;  // the same on all ranks
+          const auto op = std::find_if(std::begin(kOps) + pick % 4, std::end(kOps),
+                                       [&](floe_op_t o) { return supported(type, o); });
+          const Shape shape = {.type = type,
+                               .op = op == std::end(kOps) ? FLOE_SUM : *op,
+                               .count = kBytes[pick / 4 % 4] / element_size(type),
+                               .in_place = pick / 16 % 2 == 0,
+                               .misalign = pick % 3 == 0 ? pick / 32 % 64 : 0,
+                               .allocated = (who >> r.rank & 1) != 0};
+          Exercise(r, shape, seed++).run();
+        }
+    });
+}
+
+TEST(MemoryInUse, ServesAllCommunicatorsOfTheContext) {
+  run_ranks(4, [](Rank& r) {
+    floe_comm_t* half = nullptr;
+    ASSERT_FLOE_OK(floe_comm_split(r.comm, static_cast<int32_t>(r.rank % 2), 0, &half));
+    const Rank of_half = described(r, half);
+    for (uint64_t seed = 1; seed < 20; ++seed) {
+      Exercise(r, {.count = 40'000, .allocated = true}, seed).run();
+      Exercise(of_half, {.count = 30'000, .allocated = true}, seed).run();
+    }
+    EXPECT_FLOE_OK(floe_comm_destroy(half));
+    Exercise(r, {.count = 40'000, .allocated = true}, 20).run();
+  });
+}
+
+// Peers write to this rank's buffers: not any more once abort has returned, wherever they were.
+TEST(MemoryInUse, DoesNotChangeAfterAbort) {
+  constexpr uint64_t kCount = (kSanitized ? 8 : 32) << 18;
+  uint32_t interrupted = 0;
+  bool mapped = false;
+  for (int turn = 0; turn < 30; ++turn)
+    run_ranks(2, [&](Rank& r) {
+      floe_comm_info_t info = FLOE_COMM_INFO_INIT;
+      ASSERT_FLOE_OK(floe_comm_info(r.comm, &info));
+      if (r.rank == 0) mapped = info.direct != 0;
+      void* memory = nullptr;
+      ASSERT_FLOE_OK(floe_mem_alloc(r.context, kCount * sizeof(float), &memory));
+      auto* const data = static_cast<float*>(memory);
+      std::fill_n(data, kCount, 1.0f);
+      ASSERT_FLOE_OK(floe_barrier(r.comm, nullptr));
+      if (r.rank == 1) {
+        EXPECT_EQ(FLOE_ERR_ABORTED,
+                  floe_all_reduce(r.comm, FLOE_IN_PLACE, data, kCount, FLOE_FLOAT32, FLOE_SUM, nullptr));
+        return;
+      }
+      Request request;
+      ASSERT_FLOE_OK(
+          floe_all_reduce(r.comm, FLOE_IN_PLACE, data, kCount, FLOE_FLOAT32, FLOE_SUM, request.out()));
+      std::this_thread::sleep_for(std::chrono::microseconds(137 * turn));
+      ASSERT_FLOE_OK(floe_comm_abort(r.comm));
+      // The sums that rank 1 has written are in order, from its part's start.
+      const auto sums = [&] { return std::count(data + kCount / 2, data + kCount, 2.0f); };
+      const auto before = sums();
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      EXPECT_EQ(before, sums());
+      interrupted += before > 0 && before < static_cast<ptrdiff_t>(kCount / 2);
+    });
+  EXPECT_TRUE(interrupted > 0 || !mapped) << "no abort came while a peer wrote: the test has shown nothing";
 }
 
 }  // namespace

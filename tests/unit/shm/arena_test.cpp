@@ -8,6 +8,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cstdlib>
+
 #include "shm/heap.h"
 
 namespace floe {
@@ -61,6 +64,21 @@ TEST(Arena, APeersIsOneMappingForAllCommunicators) {
   EXPECT_NE((*peer)->base(), (*own)->base());
   *(*peer)->base() = std::byte{7};  // the first allocation is at the start
   EXPECT_EQ(7, *static_cast<char*>(*memory));
+}
+
+// It has the objects of its parent, but none of the mappings.
+TEST(Arena, IsMappedAnewInAForkedChild) {
+  auto own = Arena::create(10);
+  ASSERT_TRUE(own.ok());
+  auto peer = Arena::attach(duplicate(**own), 11, (*own)->bytes());
+  ASSERT_TRUE(peer.ok() && (*peer)->map().ok());
+  EXPECT_EXIT(
+      {
+        auto again = Arena::attach(duplicate(**own), 11, (*own)->bytes());
+        if (again.ok() && (*again)->map().ok()) *(*again)->base() = std::byte{1};
+        std::_Exit(static_cast<int>(*(*again)->base()));
+      },
+      testing::ExitedWithCode(1), "");
 }
 
 TEST(Arena, RefusesAWrongSizeOrUnsealedMemory) {

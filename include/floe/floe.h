@@ -211,8 +211,8 @@ FLOE_API floe_status_t floe_comm_destroy(floe_comm_t *comm);
 
 /* Ends every operation of the communicator, on all ranks, with FLOE_ERR_ABORTED; every later operation
  * gets the same. After it has returned floe touches no buffer of the caller's any more (but see Memory).
- * Threads: any, also while others wait. Blocking: no; at most 100 ms while a peer writes to memory of
- * floe_mem_alloc. Returns FLOE_OK, FLOE_ERR_ARGUMENT, FLOE_ERR_FORKED. */
+ * Threads: any, also while others wait. Blocking: no; at most 100 ms, or 2 s if it is a thread of this process,
+ * while a peer writes to memory of floe_mem_alloc. Returns FLOE_OK, FLOE_ERR_ARGUMENT, FLOE_ERR_FORKED. */
 FLOE_API floe_status_t floe_comm_abort(floe_comm_t *comm);
 
 /* Sets the deadline of operations that start from now on; 0 is an argument error. Not collective.
@@ -263,10 +263,10 @@ FLOE_API floe_status_t floe_comm_info(const floe_comm_t *comm, floe_comm_info_t 
 
 /* ---- Memory -------------------------------------------------------------------------------
  * Any buffer may be passed to any operation. floe_all_reduce copies nothing, from 64 KiB on, if all ranks, on
- * one host, pass memory of floe_mem_alloc: they then write to each other's. An error or abort ends that
- * first; a process that is stopped in the very middle of it (SIGSTOP) is waited for 100 ms, and named in a
- * warning: once it goes on it may still change up to 256 KiB of the buffer that the operation had. At most
- * 65,536 ranges a context. Threads: any. Blocking: no. */
+ * one host, pass memory of floe_mem_alloc: they then write to each other's. An error or abort ends that first; a
+ * process that is stopped in the very middle of it (SIGSTOP) is cut off after 100 ms, and a warning names it: the
+ * pages that it was at become private, and later calls copy them. (A thread of this process can't be cut off: the
+ * warning then says that up to 256 KiB may still change.) 65,536 ranges a context. Threads: any. Blocking: no. */
 
 /* Allocates `bytes` (1 or more) of zeroed, page-aligned memory, absent from core dumps and forked children: a
  * child that touches it gets SIGSEGV. The first call reserves addresses for as much as the host has. floe

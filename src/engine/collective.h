@@ -19,6 +19,8 @@ class Collective : public Operation {
   virtual Poll step(Messenger& messenger) = 0;
   // After kMismatch: the rank that disagrees.
   virtual uint32_t mismatch_with() const { return 0; }
+  // Makes sure that `peer`, which does not end a write to this rank's buffers, changes nothing any more.
+  virtual Status fence(uint32_t /*peer*/) const { return {}; }
 };
 
 class DirectCollective final : public Collective {
@@ -29,6 +31,7 @@ class DirectCollective final : public Collective {
   Poll step(Messenger&) override { return op_.poll(); }
   bool waits_for(uint32_t rank) const override { return op_.waits_for(rank); }
   uint32_t mismatch_with() const override { return op_.mismatch_with(); }
+  Status fence(uint32_t peer) const override { return op_.fence(peer); }
 
  private:
   DirectOperation op_;

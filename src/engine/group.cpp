@@ -110,7 +110,10 @@ int Group::step_collectives() {
     }
     if (poll == Poll::kInvalid) {
       const uint32_t culprit = front->mismatch_with();
-      fail(error(FLOE_ERR_INTERNAL, "{} offered memory beyond what it shares", config_.members[culprit].who),
+      fail(culprit == rank() ? error(FLOE_ERR_PEER,
+                                     "the buffer is in pages that a stopped rank of another communicator had")
+                             : error(FLOE_ERR_INTERNAL, "{} offered memory beyond what it shares",
+                                     config_.members[culprit].who),
            culprit);
       return moved + 1;
     }

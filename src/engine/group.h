@@ -152,8 +152,8 @@ class Group final : public PacketSink {
   void end(RankState state, uint32_t culprit, const Status& told, const Status& why);
   void publish_state(RankState state, uint32_t culprit, const Status& told);
   void send_state(RankState state, uint32_t culprit, const Status& told);
-  // The member that did not end one in time, if any.
-  std::optional<uint32_t> wait_for_peers_writes();
+  void end_peers_writes();
+  void fence(uint32_t peer);
   void end_all(const Status& why);
   std::string waiting_for(const Operation& operation) const;
   template <class F>

@@ -12,8 +12,9 @@
 namespace floe {
 namespace {
 
-// A slice of MappedReduce takes some ten microseconds, if nothing keeps the rank from its CPU.
-constexpr Millis kLongestSlice(100);
+// A slice of MappedReduce takes some ten microseconds, if nothing keeps the rank from its CPU. A process that
+// takes longer can be fenced off; a thread of this one can't, but it only starves while this one runs.
+constexpr Millis kLongestSlice(100), kLongestSliceOfAThread(2000);
 
 }  // namespace
 
@@ -46,24 +47,44 @@ void Group::send_state(RankState state, uint32_t culprit, const Status& told) {
   wake_peers();
 }
 
-std::optional<uint32_t> Group::wait_for_peers_writes() {
-  if (!config_.direct) return {};
+void Group::end_peers_writes() {
+  if (!config_.direct) return;
   // Dekker: pairs with MappedReduce::begin_touching(). A peer that does not touch now sees this rank's state
   // before it would.
   std::atomic_thread_fence(std::memory_order_seq_cst);
-  const Deadline deadline = Deadline::in(kLongestSlice);
+  const Deadline deadline = Deadline::in(kLongestSlice), of_a_thread = Deadline::in(kLongestSliceOfAThread);
   for (uint32_t peer = 0; peer < size(); ++peer) {
+    if (peer == rank()) continue;
     const Member& member = config_.members[peer];
-    const auto died = [&] {
+    const bool process = member.pidfd.valid();
+    const auto writes = [&] {
+      if (!config_.direct->is_touching(peer) || member.state == Member::State::kDied) return false;
       pollfd fd{member.pidfd.get(), POLLIN, 0};
-      return member.state == Member::State::kDied || (member.pidfd.valid() && ::poll(&fd, 1, 0) > 0);
+      return !process || ::poll(&fd, 1, 0) <= 0;
     };
-    while (peer != rank() && config_.direct->is_touching(peer) && !died()) {
-      if (deadline.passed()) return peer;
-      ::sched_yield();
-    }
+    bool still = writes();
+    for (; still && !(process ? deadline : of_a_thread).passed(); still = writes()) ::sched_yield();
+    if (still) fence(peer);
   }
-  return {};
+}
+
+void Group::fence(uint32_t peer) {
+  const Member& member = config_.members[peer];
+  const bool process = member.pidfd.valid();
+  const auto waited = (process ? kLongestSlice : kLongestSliceOfAThread).count();
+  const Status fenced = !process               ? error(FLOE_ERR_PEER, "it is a thread of this process")
+                        : collectives_.empty() ? Status()
+                                               : collectives_.front()->fence(peer);
+  if (fenced.ok())
+    return log(
+        LogLevel::kWarn,
+        "'{}': {} has not ended a write to this rank's memory in {} ms, as if it were stopped: what it "
+        "writes is cut off, and later all_reduce calls of that buffer copy",
+        config_.name, member.who, waited);
+  log(LogLevel::kWarn,
+      "'{}': {} has not ended a write to this rank's memory in {} ms, as if it were stopped, and is not cut "
+      "off: {}; if it goes on, up to {} KiB of the buffer of floe_mem_alloc that was in use may change",
+      config_.name, member.who, waited, fenced.message(), MappedReduce::kSliceBytes >> 10);
 }
 
 void Group::end_all(const Status& why) {
@@ -93,15 +114,9 @@ void Group::end_all(const Status& why) {
 
 void Group::end(RankState state, uint32_t culprit, const Status& told, const Status& why) {
   publish_state(state, culprit, told);
-  const auto late = wait_for_peers_writes();
+  end_peers_writes();
   end_all(why);
   send_state(state, culprit, told);
-  if (late)
-    log(LogLevel::kWarn,
-        "'{}': {} has not ended a write to this rank's memory in {} ms, as if it were stopped: if it goes "
-        "on, "
-        "up to {} KiB of each buffer of floe_mem_alloc that was in use may change",
-        config_.name, config_.members[*late].who, kLongestSlice.count(), MappedReduce::kSliceBytes >> 10);
 }
 
 void Group::fail(const Status& why, uint32_t culprit) {

@@ -23,10 +23,12 @@ struct Known {
   std::map<uint64_t, std::weak_ptr<Arena>> arenas;
 };
 
+uint64_t page_bytes() { return static_cast<uint64_t>(::sysconf(_SC_PAGESIZE)); }
+
 // All of the host's memory, as far as limits let one file, and some such files beside each other, be so
 // large.
 uint64_t choose_size() {
-  const auto page = static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
+  const uint64_t page = page_bytes();
   uint64_t bytes = static_cast<uint64_t>(::sysconf(_SC_PHYS_PAGES)) * page;
   rlimit limit{};
   if (::getrlimit(RLIMIT_FSIZE, &limit) == 0) bytes = std::min<uint64_t>(bytes, limit.rlim_cur);
@@ -108,7 +110,10 @@ Status Arena::map() {
 
 bool Arena::contains(const void* memory, uint64_t bytes) const {
   const auto begin = reinterpret_cast<uintptr_t>(base()), at = reinterpret_cast<uintptr_t>(memory);
-  return begin != 0 && at >= begin && at - begin <= bytes_ && bytes <= bytes_ - (at - begin);
+  if (begin == 0 || at < begin || at - begin > bytes_ || bytes > bytes_ - (at - begin)) return false;
+  const std::lock_guard lock(mapping_);
+  return std::none_of(fenced_.begin(), fenced_.end(),
+                      [&](const Pages& pages) { return at < pages.end && pages.begin < at + bytes; });
 }
 
 bool Arena::overlaps(uintptr_t begin, uint64_t bytes) const {
@@ -123,10 +128,36 @@ Status Arena::open(uint64_t offset, uint64_t bytes) {
 }
 
 Status Arena::close(uint64_t offset, uint64_t bytes) {
+  ::madvise(base() + offset, bytes, MADV_DONTNEED);  // fenced pages are not the file's
   if (::mprotect(base() + offset, bytes, PROT_NONE) != 0 ||
       ::fallocate(fd_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset),
                   static_cast<off_t>(bytes)) != 0)
     return system_error(fmt::format("giving {} bytes back to the host", bytes), errno);
+  return {};
+}
+
+Status Arena::fence(const void* memory, uint64_t bytes) {
+  const uint64_t page = page_bytes();
+  const auto at = reinterpret_cast<uintptr_t>(memory);
+  const Pages pages{at / page * page, (at + bytes + page - 1) / page * page};
+  auto* const begin = reinterpret_cast<std::byte*>(pages.begin);
+  const uint64_t length = pages.end - pages.begin;
+  const std::lock_guard lock(mapping_);
+  // In the place of the shared mapping, in one step: what is written before lands in the file, and is seen
+  // here, what is written after lands in a copy. The flags of map() are gone with the old mapping.
+  if (::mmap(begin, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED, fd_.get(),
+             static_cast<off_t>(begin - base())) == MAP_FAILED ||
+      ::madvise(begin, length, MADV_DONTFORK) != 0 || ::madvise(begin, length, MADV_DONTDUMP) != 0)
+    return system_error(fmt::format("making {} bytes private", length), errno);
+  // A private page is the file's until something is written to it here: its own value does. Exchanged in one
+  // step, because other threads may use the page, too.
+  for (uint64_t offset = 0; offset < length; offset += page) {
+    std::atomic_ref<uint64_t> word(*reinterpret_cast<uint64_t*>(begin + offset));
+    uint64_t value = word.load(std::memory_order_relaxed);
+    while (!word.compare_exchange_weak(value, value, std::memory_order_relaxed)) {
+    }
+  }
+  fenced_.push_back(pages);
   return {};
 }
 

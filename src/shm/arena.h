@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <vector>
 
 #include "base/fd.h"
 #include "base/status.h"
@@ -35,7 +36,7 @@ class Arena {
   Status map();
   // Null before map(). Acquire: pairs with the release in map(), which another thread may be in.
   std::byte* base() const { return base_.load(std::memory_order_acquire); }
-  // Whether all, or any, of [memory, memory + bytes) is mapped from it.
+  // Whether all of [memory, memory + bytes) is mapped from it and not fenced; whether any of it is.
   bool contains(const void* memory, uint64_t bytes) const;
   bool overlaps(uintptr_t begin, uint64_t bytes) const;
 
@@ -43,8 +44,14 @@ class Arena {
   // the host, and whoever opens it again finds zeros.
   Status open(uint64_t offset, uint64_t bytes);
   Status close(uint64_t offset, uint64_t bytes);
+  // From now on no other process changes [memory, memory + bytes): the pages become private to this one, with
+  // what they hold, and no more part of the arena. What threads of this process write meanwhile is not lost.
+  Status fence(const void* memory, uint64_t bytes);
 
  private:
+  struct Pages {
+    uintptr_t begin, end;
+  };
   Arena(UniqueFd fd, uint64_t id, uint64_t bytes, bool own);
 
   UniqueFd fd_;
@@ -52,8 +59,9 @@ class Arena {
   uint64_t bytes_;
   bool own_;
   pid_t process_;  // a forked child has the object, but not the mapping
-  std::mutex mapping_;
+  mutable std::mutex mapping_;
   std::atomic<std::byte*> base_{nullptr};
+  std::vector<Pages> fenced_;  // under mapping_
 };
 
 }  // namespace floe

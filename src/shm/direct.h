@@ -34,6 +34,11 @@ class DirectOperation {
   uint32_t mismatch_with() const {
     return std::visit([](const auto& p) { return p.mismatch_with(); }, protocol_);
   }
+  // See MappedReduce: nobody else's memory is written to.
+  Status fence(uint32_t peer) const {
+    const auto* mapped = std::get_if<MappedReduce>(&protocol_);
+    return mapped ? mapped->fence(peer) : Status();
+  }
   // Whether all its work together is as short as one poll of a longer one.
   bool is_short() const {
     if (const auto* line = std::get_if<ReturnLine>(&protocol_)) return line->chunks() == 1;

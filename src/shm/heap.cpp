@@ -99,8 +99,10 @@ Status Heap::free(void* memory) {
   if (!found.ok()) return found.status();
   const auto [begin, range] = **found;
   const uint64_t offset = begin - reinterpret_cast<uintptr_t>((*arena_)->base());
+  // A peer that was stopped in a write may still write to the file's pages: they must never be used again.
+  const bool fenced = !(*arena_)->contains(memory, range.taken);
   FLOE_TRY((*arena_)->close(offset, range.taken));
-  put_back(offset, range.taken);
+  if (!fenced) put_back(offset, range.taken);
   ranges_.erase(*found);
   return {};
 }

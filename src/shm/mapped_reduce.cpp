@@ -87,6 +87,11 @@ Poll MappedReduce::agree() {
   return Poll::kMoved;
 }
 
+MappedReduce::Part MappedReduce::part(uint32_t owner) const {
+  const uint64_t begin = std::min(args_.count, owner * part_);
+  return {begin, std::min(part_, args_.count - begin)};
+}
+
 std::byte* MappedReduce::buffer(uint32_t rank, const std::atomic<uint64_t> SegmentHeader::*offset) const {
   const Arena& arena = *state_->arenas[rank];
   const uint64_t begin = ((*ranks_)[rank].header().*offset).load(std::memory_order_relaxed);
@@ -95,12 +100,12 @@ std::byte* MappedReduce::buffer(uint32_t rank, const std::atomic<uint64_t> Segme
   return arena.base() + begin;
 }
 
-// Dekker with Group::wait_for_peers_writes(): this rank says that it touches and then looks whether a rank
+// Dekker with Group::end_peers_writes(): this rank says that it touches and then looks whether a rank
 // has ended; that one says that it ends and then looks who touches. The fences between are sequentially
 // consistent, so at least one of the two sees the other.
 bool MappedReduce::begin_touching() {
   std::atomic<uint32_t>& touching = ranks_->own().header().touching;
-  touching.store(1, std::memory_order_relaxed);
+  touching.store(static_cast<uint32_t>(1 + reduced_ / slice_), std::memory_order_relaxed);
   std::atomic_thread_fence(std::memory_order_seq_cst);
   for (uint32_t peer = 0; peer < ranks_->size(); ++peer) {
     const uint32_t state = (*ranks_)[peer].header().state.load(std::memory_order_relaxed);
@@ -113,9 +118,8 @@ bool MappedReduce::begin_touching() {
 
 Poll MappedReduce::reduce_slice() {
   const uint32_t n = ranks_->size(), self = ranks_->self();
-  const uint64_t begin = std::min(args_.count, self * part_);
-  const uint64_t mine = std::min(part_, args_.count - begin), count = std::min(slice_, mine - reduced_);
-  const uint64_t at = (begin + reduced_) * element_;
+  const auto [begin, mine] = part(self);
+  const uint64_t count = std::min(slice_, mine - reduced_), at = (begin + reduced_) * element_;
   PerRank<const void*> sources(n);
   PerRank<void*> destinations(n);
   for (next_ = 0; next_ < n; ++next_) {
@@ -129,7 +133,7 @@ Poll MappedReduce::reduce_slice() {
   std::swap(destinations[0], destinations[self]);  // where there are many, the others are copies of the first
   if (!begin_touching()) return Poll::kPending;
   reduce(destinations.first(n), sources.first(n), count, args_.type, args_.op, n);
-  // Release: pairs with the acquire in Group::wait_for_peers_writes(); nothing is written after it.
+  // Release: pairs with the acquire in Group::end_peers_writes(); nothing is written after it.
   ranks_->own().header().touching.store(0, std::memory_order_release);
   reduced_ += count;
   if (reduced_ < mine) return Poll::kMoved;
@@ -138,6 +142,16 @@ Poll MappedReduce::reduce_slice() {
   // ReturnLine's, which nobody uses in this operation.
   ranks_->own().header().done.store(Flag::word(usual_.end(), args_.hash), std::memory_order_release);
   return Poll::kMoved;
+}
+
+Status MappedReduce::fence(uint32_t peer) const {
+  const uint64_t touching = (*ranks_)[peer].header().touching.load(std::memory_order_relaxed);
+  if (touching == 0 || stage_ == Stage::kUsual) return {};
+  const auto [begin, count] = part(peer);
+  const uint64_t from = std::min(count, (touching - 1) * slice_), slice = std::min(slice_, count - from);
+  if (slice == 0) return {};
+  return state_->arenas[ranks_->self()]->fence(
+      static_cast<const std::byte*>(args_.recv) + (begin + from) * element_, slice * element_);
 }
 
 bool MappedReduce::all_done() {
@@ -167,7 +181,12 @@ Poll MappedReduce::poll() {
     if (slice != Poll::kMoved) return slice == Poll::kPending && moved ? Poll::kMoved : slice;
     moved = true;
   }
-  if (stage_ == Stage::kEnd && all_done()) return Poll::kDone;
+  if (stage_ == Stage::kEnd && all_done()) {
+    // The end of another communicator may have fenced pages that this result lies in, too.
+    if (state_->arenas[ranks_->self()]->contains(args_.recv, args_.count * element_)) return Poll::kDone;
+    next_ = ranks_->self();
+    return Poll::kInvalid;
+  }
   return moved ? Poll::kMoved : Poll::kPending;
 }
 

@@ -6,7 +6,8 @@
 // Which ranks offer is a fact by then, so that all decide alike; ranks with other buffers notice nothing.
 //
 // Peers write to this rank's buffers, so it must not end the operation early, by abort say, while one does:
-// each rank says so while it `touches`, and who ends waits: Group::wait_for_peers_writes().
+// each rank says so while it `touches`, and who ends waits, or fences off a rank that is stopped:
+// Group::end_peers_writes().
 #pragma once
 
 #include <memory>
@@ -35,12 +36,20 @@ class MappedReduce {
   MappedReduce(const LocalRanks& ranks, const State& state, ReturnLine::State& line, const DirectArgs& args);
   Poll poll();
   bool waits_for(uint32_t peer) const;
-  // The rank that disagrees, or whose offer is invalid.
+  // The rank that disagrees, or whose offer is invalid; this one if its buffer is.
   uint32_t mismatch_with() const { return stage_ == Stage::kUsual ? usual_.mismatch_with() : next_; }
+  // `peer`, of another process, has begun to write a slice and does not go on: whenever it does, it will
+  // change nothing that this rank sees.
+  Status fence(uint32_t peer) const;
   bool is_short() const { return part_ <= slice_ && usual_.chunks() == 1; }
 
  private:
   enum class Stage : uint8_t { kOffer, kAgree, kReduce, kEnd, kUsual };
+
+  struct Part {
+    uint64_t begin, count;  // elements
+  };
+  Part part(uint32_t owner) const;
 
   void offer();
   Poll agree();

@@ -108,8 +108,9 @@ struct SegmentHeader {
   alignas(128) std::atomic<uint64_t> offer;
   std::atomic<uint64_t> offered_send;
   std::atomic<uint64_t> offered_recv;
-  alignas(128) std::atomic<uint32_t> touching;  // 1: this rank reads and writes its peers' buffers
-  alignas(128) std::atomic<uint64_t> entered;   // Flag: the scheduled collective that this rank is in
+  // This rank reads and writes its peers' buffers: 1 + the slice of its part; 0: it does not.
+  alignas(128) std::atomic<uint32_t> touching;
+  alignas(128) std::atomic<uint64_t> entered;  // Flag: the scheduled collective that this rank is in
   alignas(128) ShrinkBoard shrink;
 };
 

@@ -1,12 +1,13 @@
-/* MappedReduce (src/shm/mapped_reduce.h) and how a group ends beside it (Group::wait_for_peers_writes): each rank
+/* MappedReduce (src/shm/mapped_reduce.h) and how a group ends beside it (Group::end_peers_writes): each rank
  * has buffers that it can offer, or others, at every operation anew; a rank may abort while it waits anywhere.
  *
  * Shown: all ranks go the same way; who reads an offer finds this operation's buffers; every part of the result
  * is there when an operation ends well; nobody writes to a rank's buffers once its operation has ended, however
- * it did; nobody waits for ever, also with -DDEATH, where a rank dies anywhere.
+ * it did; nobody waits for ever, also with -DDEATH, where a rank dies anywhere, and with -DSTOP, where who waits
+ * for a write to end may be out of patience at any time, and fences the writer off.
  *
- * -DBUG_ANY_ANSWER, -DBUG_OFFER_FIRST, -DBUG_DONE_EARLY, -DBUG_LOOK_FIRST, -DBUG_NO_WAIT, -DBUG_WAIT_FIRST must
- * each be found. */
+ * -DBUG_ANY_ANSWER, -DBUG_OFFER_FIRST, -DBUG_DONE_EARLY, -DBUG_LOOK_FIRST, -DBUG_NO_WAIT, -DBUG_WAIT_FIRST,
+ * -DBUG_NO_FENCE must each be found. */
 #ifndef RANKS
 #define RANKS 2
 #endif
@@ -28,6 +29,7 @@ typedef Rank {
   bool ended; /* state is not kAlive */
   bool dead;
   byte buffers;    /* of the caller's: the operation that may use them, 0: none */
+  bool fenced[RANKS]; /* what that rank writes is not seen */
   byte part[RANKS] /* of its result, by owner: the operation that it is of */
 }
 Rank ranks[RANKS];
@@ -124,8 +126,12 @@ proctype rank(byte self) {
       :: peer < RANKS ->
         d_step {
           assert(ranks[peer].offered == op);
-          assert(ranks[peer].buffers == op);
-          ranks[peer].part[self] = (slice == SLICES - 1 -> op : 0);
+          if
+          :: ranks[peer].fenced[self]
+          :: else ->
+            assert(ranks[peer].buffers == op);
+            ranks[peer].part[self] = (slice == SLICES - 1 -> op : 0)
+          fi;
           peer++
         };
         MAY_DIE
@@ -170,7 +176,17 @@ fail:
   peer = 0;
   do
   :: peer == RANKS -> break
-  :: peer < RANKS -> !ranks[peer].touching || ranks[peer].dead; peer++
+  :: peer < RANKS ->
+    if
+    :: !ranks[peer].touching || ranks[peer].dead
+#ifdef STOP
+    :: ranks[peer].touching && peer != self -> ranks[self].fenced[peer] = true
+#endif
+#ifdef BUG_NO_FENCE
+    :: ranks[peer].touching
+#endif
+    fi;
+    peer++
   od;
 #endif
 #ifdef BUG_WAIT_FIRST

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <csignal>
 #include <string>
 #include <thread>
 
@@ -66,9 +67,26 @@ TEST_F(GroupEnd, WaitsForAPeersWriteToEnd) {
   EXPECT_THAT(logged_, IsEmpty());
 }
 
-TEST_F(GroupEnd, NamesAPeerThatIsStoppedInAWrite) {
-  group_with_busy_peer({})->leave();
+TEST_F(GroupEnd, CutsOffAProcessThatIsStoppedInAWrite) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::pause();
+    ::_exit(0);
+  }
+  ASSERT_GT(child, 0);
+  UniqueFd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, child, 0)));
+  ASSERT_TRUE(pidfd.valid());
+  group_with_busy_peer(std::move(pidfd))->leave();
   EXPECT_THAT(logged_, HasSubstr("'world': rank 1 has not ended a write to this rank's memory in 100 ms"));
+  EXPECT_THAT(logged_, HasSubstr("is cut off"));
+  EXPECT_EQ(0, ::kill(child, SIGKILL));
+  EXPECT_EQ(child, ::waitpid(child, nullptr, 0));
+}
+
+TEST_F(GroupEnd, NamesAThreadThatIsStoppedInAWrite) {
+  group_with_busy_peer({})->leave();
+  EXPECT_THAT(logged_, HasSubstr("'world': rank 1 has not ended a write to this rank's memory in 2000 ms"));
+  EXPECT_THAT(logged_, HasSubstr("is not cut off"));
 }
 
 TEST_F(GroupEnd, DoesNotWaitForADeadPeersWrite) {

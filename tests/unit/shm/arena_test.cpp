@@ -9,7 +9,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
+#include <csignal>
 #include <cstdlib>
+#include <thread>
 
 #include "shm/heap.h"
 
@@ -108,6 +111,73 @@ TEST(Arena, KnowsWhatLiesInIt) {
   EXPECT_TRUE(arena.overlaps(reinterpret_cast<uintptr_t>(begin) - 1, 2));
   EXPECT_FALSE(arena.overlaps(reinterpret_cast<uintptr_t>(begin) - 1, 1));
   EXPECT_FALSE(arena.overlaps(reinterpret_cast<uintptr_t>(begin) + arena.bytes(), 1));
+}
+
+// `own`, its heap, and how another process sees it.
+struct Shared {
+  std::shared_ptr<Arena> own = *Arena::create(20);
+  Heap heap{own};
+  std::shared_ptr<Arena> peer = *Arena::attach(duplicate(*own), 21, own->bytes());
+
+  char* allocate(uint64_t bytes) { return static_cast<char*>(*heap.allocate(bytes)); }
+  char& seen_by_peer(const char* memory) const {
+    EXPECT_TRUE(peer->map().ok());
+    return *reinterpret_cast<char*>(peer->base() + (memory - reinterpret_cast<char*>(own->base())));
+  }
+};
+
+TEST(Arena, FencedPagesAreOutOfAPeersReach) {
+  const auto page = static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
+  Shared shared;
+  char* const data = shared.allocate(4 * page);
+  std::fill_n(data, 4 * page, 'x');
+  ASSERT_TRUE(shared.own->fence(data + page + 9, page).ok());
+  for (const uint64_t at : {page, 2 * page, 3 * page - 1}) shared.seen_by_peer(data + at) = 'y';
+  EXPECT_EQ(data + 3 * page, std::find_if(data + page, data + 3 * page, [](char c) { return c != 'x'; }));
+  for (const uint64_t at : {page - 1, 3 * page}) {
+    shared.seen_by_peer(data + at) = 'z';
+    EXPECT_EQ('z', data[at]) << "the pages beside it";
+  }
+  EXPECT_FALSE(shared.own->contains(data, page + 1));
+  EXPECT_TRUE(shared.own->contains(data, page));
+  EXPECT_TRUE(shared.own->contains(data + 3 * page, page));
+  EXPECT_EXIT(data[page] = 0, testing::KilledBySignal(SIGSEGV), "") << "absent from forked children";
+}
+
+// What a peer may still write to is given to nobody again.
+TEST(Arena, FencedPagesAreNotUsedAgain) {
+  const auto page = static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
+  Shared shared;
+  char* const data = shared.allocate(2 * page);
+  char* const other = shared.allocate(page);
+  ASSERT_TRUE(shared.own->fence(data, 1).ok());
+  *data = 'x';
+  ASSERT_TRUE(shared.heap.free(data).ok());
+  EXPECT_DEATH(*data = 0, "") << "use after free";
+  shared.seen_by_peer(data) = 'y';
+  char* const next = shared.allocate(page);
+  EXPECT_GT(next, other);
+  EXPECT_EQ(0, *next);
+}
+
+// Other threads use the rest of its pages: what they write is neither lost nor late.
+TEST(Arena, AFenceLosesNoThreadsWrites) {
+  const auto page = static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
+  for (int turn = 0; turn < 200; ++turn) {
+    Shared shared;
+    auto* const counter = reinterpret_cast<std::atomic<uint64_t>*>(shared.allocate(page));
+    std::atomic<bool> started{false}, end{false};
+    std::thread writer([&] {
+      for (uint64_t n = 1; !end; ++n) {
+        EXPECT_EQ(n - 1, counter->fetch_add(1));
+        started = true;
+      }
+    });
+    while (!started) std::this_thread::yield();
+    ASSERT_TRUE(shared.own->fence(counter + 1, 1).ok());
+    end = true;
+    writer.join();
+  }
 }
 
 // A file beyond RLIMIT_FSIZE would end the process by a signal.

@@ -189,6 +189,42 @@ TEST(MappedReduce, TouchesNothingOnceARankHasEnded) {
   EXPECT_FALSE(ranks.paths[2]->is_touching(0) || ranks.paths[2]->is_touching(1));
 }
 
+// Rank 1, of another process, has begun to write a slice, and stops there.
+TEST(MappedReduce, FencesOffTheSliceThatAPeerIsAt) {
+  Ranks ranks(2, true);
+  constexpr uint64_t kCount = MappedReduce::kSliceBytes, kSlice = MappedReduce::kSliceBytes / sizeof(int32_t);
+  int32_t* const data = ranks.allocate(0, kCount);  // 2 slices for each rank
+  const Arena& arena = *ranks.arenas[0];
+  auto op = ranks.all_reduce(0, data, data, kCount);
+  op.poll();
+  EXPECT_TRUE(op.fence(1).ok());
+  EXPECT_TRUE(arena.contains(data, kCount * sizeof(int32_t))) << "it does not touch";
+  ranks.segments[1]->header().touching = 2;
+  EXPECT_TRUE(op.fence(1).ok());
+  EXPECT_TRUE(arena.contains(data, 3 * kSlice * sizeof(int32_t)));
+  EXPECT_FALSE(arena.contains(data + 3 * kSlice, 1));
+  EXPECT_FALSE(arena.contains(data + 4 * kSlice - 1, 1));
+  ranks.segments[1]->header().touching = UINT32_MAX;
+  EXPECT_TRUE(op.fence(1).ok()) << "nonsense is harmless";
+}
+
+// What peers have written to pages that are fenced meanwhile does not arrive.
+TEST(MappedReduce, OfPagesThatAreFencedIsAnError) {
+  Ranks ranks(2, true);
+  ranks.run([&](uint32_t self) {
+    int32_t* const data = ranks.allocate(self, kLeast);
+    auto op = ranks.all_reduce(self, data, data, kLeast);
+    op.poll();
+    if (self == 0) {
+      EXPECT_TRUE(ranks.arenas[0]->fence(data, 1).ok());
+    }
+    EXPECT_EQ(self == 0 ? Poll::kInvalid : Poll::kDone, finish(op));
+    EXPECT_TRUE(self == 1 || op.mismatch_with() == 0);
+    auto next = ranks.all_reduce(self, data, data, kLeast);  // which copies
+    EXPECT_EQ(Poll::kDone, finish(next));
+  });
+}
+
 TEST(MappedReduce, WaitsForTheRanksThatHaveNotCome) {
   Ranks ranks(3);
   int32_t* const data = ranks.allocate(0, kLeast);

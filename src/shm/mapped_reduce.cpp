@@ -10,7 +10,10 @@
 namespace floe {
 namespace {
 
-constexpr uint64_t kLeastBytes = 64 << 10;
+// From here on it pays. With two buffers, lines of one stay in the caches of the peers that have read it, and
+// those of the other in this rank's, and to overwrite them means to get them back one by one; in place they
+// travel with the data. Once they don't fit into the caches it makes no difference.
+constexpr uint64_t kLeastBytes = 64 << 10, kLeastBytesOfTwo = 1 << 20;
 constexpr uint64_t kLineBytes = 64;
 
 }  // namespace
@@ -20,7 +23,8 @@ bool MappedReduce::fits(const LocalRanks& ranks, State& state, const DirectArgs&
   const bool all_reduce = args.pattern.reduces && !args.pattern.block_each &&
                           args.pattern.publish == Pattern::Ranks::kAll &&
                           args.pattern.read == Pattern::Ranks::kAll;
-  if (state.arenas.empty() || !all_reduce || bytes < kLeastBytes) return false;
+  const uint64_t least = args.send == args.recv ? kLeastBytes : kLeastBytesOfTwo;
+  if (state.arenas.empty() || !all_reduce || bytes < least) return false;
   const Arena& own = *state.arenas[ranks.self()];
   if (!own.contains(args.send, bytes) || !own.contains(args.recv, bytes)) return false;
   for (uint32_t rank = 0; rank < ranks.size() && !state.mapped; ++rank) {

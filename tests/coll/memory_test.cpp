@@ -159,7 +159,7 @@ TEST(MemoryInUse, WorksInCollectives) {
 TEST(MemoryInUse, GivesTheOraclesResultWhoeverHasIt) {
   for (const uint32_t ranks : {2, 3, 5})
     run_ranks(ranks, [](Rank& r) {
-      constexpr uint64_t kBytes[] = {64 << 10, (64 << 10) + 48, 700'000, kSanitized ? 500'000 : 3 << 20};
+      constexpr uint64_t kBytes[] = {64 << 10, (64 << 10) + 48, 1 << 20, kSanitized ? 1'500'000 : 3 << 20};
       constexpr floe_op_t kOps[] = {FLOE_SUM, FLOE_AVG, FLOE_MAX, FLOE_PRODUCT, FLOE_BOR};
       uint64_t seed = 1;
       for (const auto type : all_types())

@@ -129,6 +129,18 @@ TEST(MappedReduce, CopiesNothingWhereAllOfferAndOnlyThere) {
   EXPECT_FALSE(copies(true, true, kLeast));
 }
 
+TEST(MappedReduce, OfTwoBuffersIsForLargerOnes) {
+  for (const bool large : {false, true}) {
+    Ranks ranks(2);
+    const uint64_t count = (1 << 20) / sizeof(int32_t) - (large ? 0 : 1);
+    ranks.run([&](uint32_t self) {
+      auto op = ranks.all_reduce(self, ranks.allocate(self, count), ranks.allocate(self, count), count);
+      EXPECT_EQ(Poll::kDone, finish(op));
+    });
+    EXPECT_EQ(large ? 0u : 1u, Flag::counter(ranks.segments[0]->header().put.load()));
+  }
+}
+
 TEST(MappedReduce, DifferentHashesAreAMismatch) {
   for (const bool all_offer : {true, false}) {
     Ranks ranks(2);

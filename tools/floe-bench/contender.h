@@ -12,6 +12,8 @@ class Contender {
  public:
   virtual ~Contender() = default;
   virtual std::string_view name() const = 0;
+  // Whether its buffers are of its own allocator where Manner::heap asks for that.
+  virtual bool has_heap() const { return true; }
   // See measure(). Uses the cores only while it runs.
   virtual Result<Timings> run(const Case& what, uint64_t iterations) = 0;
 };

@@ -11,6 +11,7 @@
 #include "floe_contender.h"
 #include "peers.h"
 #include "report.h"
+#include "roofline.h"
 #include "session.h"
 
 namespace floe::bench {
@@ -205,6 +206,7 @@ std::optional<Row> Driver::row_of(size_t contender, const Case& what, const Meas
   Row row;
   row.library = contenders_[contender]->name();
   row.what = what;
+  row.what.manner.heap &= contenders_[contender]->has_heap();
   row.ranks = session_.ranks();
   row.bytes = total_bytes(*what.op, what.count, type_size(what.type), row.ranks);
   row.calls = us.size();
@@ -232,6 +234,9 @@ void Driver::enter(const Case& what, const std::vector<Measured>& measured, std:
 Result<uint64_t> measure_all(const Options& options, Session& session) {
   std::vector<std::unique_ptr<Contender>> contenders;
   contenders.push_back(std::make_unique<FloeContender>(session));
+  if (options.ordinary)
+    contenders.push_back(std::make_unique<FloeContender>(session, FloeContender::Memory::kOrdinary));
+  if (options.roofline) contenders.push_back(std::make_unique<Roofline>(session));
   for (const std::string& name : options.peers) {
     auto peer = start_peer(name, options.places, session);
     if (!peer.ok()) return peer.status();

@@ -42,10 +42,12 @@ Buffers::Heap heap_of(floe_context_t* context) {
 
 }  // namespace
 
-FloeContender::FloeContender(const Session& session)
-    : session_(session), buffers_(heap_of(session.context())) {}
+FloeContender::FloeContender(const Session& session, Memory memory)
+    : session_(session), memory_(memory), buffers_(heap_of(session.context())) {}
 
-Result<Timings> FloeContender::run(const Case& what, uint64_t iterations) {
+Result<Timings> FloeContender::run(const Case& asked, uint64_t iterations) {
+  Case what = asked;
+  what.manner.heap = asked.manner.heap && has_heap();
   const auto call = buffers_.prepare(what, session_.rank(), session_.ranks());
   if (!call) return error(FLOE_ERR_SYSTEM, "no memory for the buffers: give smaller --sizes");
   floe_status_t status = FLOE_OK;

@@ -142,6 +142,11 @@ void add_what(CLI::App& app, Words& words, Options& options) {
   app.add_flag("--touch", options.manner.touch,
                "Counts writing what is sent and reading what came as part of the call");
   app.add_flag("--heap", options.manner.heap, "Buffers of floe_mem_alloc; of MPI_Alloc_mem for MPI peers");
+  app.add_flag("--ordinary", options.ordinary, "Measures floe on ordinary buffers, too, block by block");
+  app.add_flag(
+      "--roofline", options.roofline,
+      "Measures, too, how long each rank's share of an all_reduce's reading and writing takes in its own "
+      "memory alone");
   app.add_option("--offset", options.manner.offset, "Bytes by which buffers miss the start of a page")
       ->check(CLI::Range(uint64_t{0}, uint64_t{1} << 20));
 }

@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <nlohmann/json.hpp>
@@ -164,7 +165,7 @@ Status Report::begin(uint32_t ranks, const std::string& cpus) {
 }
 
 void Report::print_head() const {
-  const bool ratio = !options_.peers.empty(), nccl = options_.columns == Columns::kNccl;
+  const bool ratio = options_.compares(), nccl = options_.columns == Columns::kNccl;
   std::string half =
       nccl ? fmt::format(" {:>10} {:>7} {:>7} {:>6}", "time", "algbw", "busbw", "#wrong")
            : fmt::format(" {:>10} {:>10} {:>10} {:>10} {:>6}", "min", "p50", "mean", "p99", "#wrong");
@@ -202,7 +203,7 @@ void Report::add(std::vector<Line> lines) {
     if (options_.json) continue;
     const Row& row = line.out ? *line.out : *line.in;
     if (table_.empty() && &line == &lines.front()) fmt::print("# {}\n", row.what.op->name);
-    fmt::print("{}\n", to_text(line, options_.columns, !options_.peers.empty()));
+    fmt::print("{}\n", to_text(line, options_.columns, options_.compares()));
   }
   std::fflush(stdout);
   table_.push_back(std::move(lines));
@@ -218,7 +219,7 @@ void Report::print_summary(const char* label, std::optional<Row> Line::*place) c
       size.bytes = row->bytes;
       if (&line == &lines.front())
         size.floe = row->us;
-      else
+      else if (std::find(options_.peers.begin(), options_.peers.end(), line.library) != options_.peers.end())
         size.peers.emplace_back(line.library, row->us);
     }
     if (!size.peers.empty()) sizes.push_back(std::move(size));

@@ -99,7 +99,7 @@ Status Arena::map() {
                      ::madvise(memory, bytes_, MADV_DONTDUMP) == 0 &&
                      (own_ || ::mprotect(memory, bytes_, PROT_READ | PROT_WRITE) == 0);
   if (!ready) {
-    const Status why = system_error(fmt::format("mapping {} bytes of shared memory", bytes_), errno);
+    Status why = system_error(fmt::format("mapping {} bytes of shared memory", bytes_), errno);
     ::munmap(memory, bytes_);
     return why;
   }

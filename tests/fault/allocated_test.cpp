@@ -2,6 +2,7 @@
 // it did, the memory is the caller's again.
 #include <signal.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -146,6 +147,30 @@ TEST(Allocated, IsTheCallersAfterADestroyWithWorkInFlight) {
       }
     }
   }).expect_success(90s);
+}
+
+// A child that comes while peers write has none of it, and takes nothing from its parent.
+TEST(Allocated, IsAbsentFromChildrenThatComeMeanwhile) {
+  Processes(2, [](uint32_t) {
+    Member me;
+    ASSERT_FLOE_OK(me.status());
+    Allocated data(me.rank().context);
+    for (int turn = 1; turn <= 10; ++turn) {
+      Request request;
+      ASSERT_FLOE_OK(data.start(me.comm(), request.out(), static_cast<float>(turn)));
+      const pid_t child = fork();
+      if (child == 0) {
+        signal(SIGSEGV, SIG_DFL);  // a sanitizer's handler would print
+        data.contents();
+        _exit(0);
+      }
+      ASSERT_FLOE_OK(request.wait());
+      int status = 0;
+      ASSERT_EQ(child, waitpid(child, &status, 0));
+      EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV) << status;
+      EXPECT_TRUE(data.holds(std::vector<float>(kCount, 2 * static_cast<float>(turn))));
+    }
+  }).expect_success(60s);
 }
 
 constexpr uint32_t kCutOff = 2, kStopped = 3, kLooked = 4;  // reports of no process, for the test's own words

@@ -72,7 +72,7 @@ class MappedReduceTest : public testing::TestWithParam<std::tuple<uint32_t, bool
 TEST_P(MappedReduceTest, SumsWhoeverOffers) {
   const auto [size, views] = GetParam();
   Ranks ranks(size, views);
-  const uint64_t most = 3 * size * MappedReduce::kSliceBytes / sizeof(int32_t);
+  const uint64_t most = uint64_t{3} * size * MappedReduce::kSliceBytes / sizeof(int32_t);
   ranks.run([&, size = size](uint32_t self) {
     std::mt19937_64 random(20261121);  // the same on all ranks
     int32_t* const mapped[] = {ranks.allocate(self, most), ranks.allocate(self, most)};

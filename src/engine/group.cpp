@@ -270,14 +270,10 @@ void Group::tell(uint64_t sequence, const Descriptor& descriptor) {
 }
 
 void Group::on_fault_packet(const PacketHeader& header, std::span<const std::byte> payload) {
-  const bool known = header.id > FLOE_IN_PROGRESS && header.id <= FLOE_ERR_INTERNAL && header.tag < size();
-  const std::string text(reinterpret_cast<const char*>(payload.data()),
-                         std::min<size_t>(payload.size(), 1024));
-  if (!known)
-    return fail(error(FLOE_ERR_INTERNAL, "{} sent an invalid fault", config_.members[header.source].who),
-                header.source);
-  peer_fault_ = PeerFault{Status(static_cast<floe_status_t>(header.id), text),
-                          static_cast<uint32_t>(header.tag), Clock::now() + kFaultAhead};
+  constexpr size_t kMostText = 1024;
+  hear_fault(header.source, header.id, header.tag,
+             {reinterpret_cast<const char*>(payload.data()), std::min(payload.size(), kMostText)},
+             kFaultAhead);
 }
 
 void Group::on_peer_lost(PeerId local_rank, const Status& why) {

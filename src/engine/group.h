@@ -148,6 +148,9 @@ class Group final : public PacketSink {
   void note(uint32_t source, uint64_t sequence, const Descriptor& descriptor);
   void keep_letter(const PacketHeader& header, std::span<const std::byte> payload);
   void on_fault_packet(const PacketHeader& header, std::span<const std::byte> payload);
+  // What `peer` has published in its segment; what it says has ended the communicator, whatever that is.
+  void take_fault(uint32_t peer);
+  void hear_fault(uint32_t peer, uint64_t code, uint64_t culprit, std::string_view text, Millis ahead);
   // The end: tells the members, and ends all operations once nobody uses their buffers any more.
   void end(RankState state, uint32_t culprit, const Status& told, const Status& why);
   void publish_state(RankState state, uint32_t culprit, const Status& told);

@@ -56,15 +56,7 @@ void Group::check_members() {
       const auto state = static_cast<RankState>(header.state.load(std::memory_order_acquire));
       // Over fabric the news that it left comes as a packet, behind all that it has sent.
       if (state == RankState::kLeft && !over_fabric(member)) set_gone(member, Member::State::kLeft);
-      if (state == RankState::kFailed) {
-        const FaultRecord& fault = header.fault;
-        const size_t length = ::strnlen(fault.text.data(), fault.text.size());
-        if (!peer_fault_)
-          peer_fault_ = PeerFault{Status(static_cast<floe_status_t>(fault.code), {fault.text.data(), length}),
-                                  fault.culprit < size() ? fault.culprit : peer,
-                                  Clock::now() + (over_fabric(member) ? kFaultAhead : Millis(0))};
-        return;
-      }
+      if (state == RankState::kFailed) return take_fault(peer);
     }
     if (member.pidfd.valid() && member.state == Member::State::kAlive) {
       fds.push_back({member.pidfd.get(), POLLIN, 0});
@@ -75,10 +67,27 @@ void Group::check_members() {
   for (size_t i = 0; i < fds.size(); ++i) {
     if (fds[i].revents == 0) continue;
     Member& member = config_.members[owners[i]];
-    // It may have left properly just before it ended.
+    // It may have left properly, or failed, just before it ended.
     const auto state = static_cast<RankState>(member.segment->header().state.load(std::memory_order_acquire));
+    if (state == RankState::kFailed) return take_fault(owners[i]);
     set_gone(member, state == RankState::kLeft ? Member::State::kLeft : Member::State::kDied);
   }
+}
+
+void Group::take_fault(uint32_t peer) {
+  if (peer_fault_) return;
+  const Member& member = config_.members[peer];
+  const FaultRecord& fault = member.segment->header().fault;
+  const size_t length = ::strnlen(fault.text.data(), fault.text.size());
+  hear_fault(peer, static_cast<uint64_t>(fault.code), fault.culprit, {fault.text.data(), length},
+             over_fabric(member) ? kFaultAhead : Millis(0));
+}
+
+void Group::hear_fault(uint32_t peer, uint64_t code, uint64_t culprit, std::string_view text, Millis ahead) {
+  if (code <= FLOE_IN_PROGRESS || code > FLOE_ERR_INTERNAL || culprit >= size())
+    return fail(error(FLOE_ERR_INTERNAL, "{} sent an invalid fault", config_.members[peer].who), peer);
+  peer_fault_ = PeerFault{Status(static_cast<floe_status_t>(code), std::string(text)),
+                          static_cast<uint32_t>(culprit), Clock::now() + ahead};
 }
 
 void Group::check_waiting_for_gone() {

@@ -1,103 +1,130 @@
-// How a group ends while peers may be writing to this rank's memory: see MappedReduce.
+// A group whose peers end, or write nonsense, in shared memory.
 #include "engine/group.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/syscall.h>
-#include <sys/wait.h>
-#include <unistd.h>
+#include <sys/eventfd.h>
 
-#include <atomic>
-#include <csignal>
-#include <string>
-#include <thread>
-
-#include "base/log.h"
+#include <climits>
 
 namespace floe {
 namespace {
 
 using testing::HasSubstr;
-using testing::IsEmpty;
+using testing::Not;
 
-class GroupEnd : public testing::Test {
+constexpr uint32_t kPeer = 1;
+
+// This rank, 0, and a peer of which there is only the segment.
+class GroupTest : public testing::Test {
  protected:
-  GroupEnd() {
-    set_log_callback([](void* user, uint32_t, const char* line) { *static_cast<std::string*>(user) += line; },
-                     &logged_);
-  }
-  ~GroupEnd() override { set_log_callback(nullptr, nullptr); }
-
-  // Rank 0 of two, whose peer, `pidfd` if it is another process, is in the middle of a write.
-  std::unique_ptr<Group> group_with_busy_peer(UniqueFd pidfd) {
-    std::vector<std::shared_ptr<Segment>> segments = {*Segment::create(2, 0, 100),
-                                                      *Segment::create(2, 1, 101)};
-    own_ = segments[0];
-    peer_ = segments[1];
-    touching().store(1);
+  GroupTest() {
     GroupConfig config;
-    config.name = "world";
-    config.members.resize(2);
+    config.name = "test";
+    config.timeout_ms = 60'000;
+    std::vector<std::shared_ptr<Segment>> segments;
     for (uint32_t rank = 0; rank < 2; ++rank) {
-      config.members[rank].who = "rank " + std::to_string(rank);
-      config.members[rank].segment = segments[rank];
+      segments.push_back(*Segment::create(2, rank, 100 + rank));
+      Member member;
+      member.who = fmt::format("rank {} (of the test)", rank);
+      member.segment = segments[rank];
+      config.members.push_back(std::move(member));
     }
-    config.members[1].pidfd = std::move(pidfd);
+    config.shm = std::make_unique<ShmTransport>(segments, 0);
     config.direct = std::make_unique<DirectPath>(segments, 0);
-    return std::make_unique<Group>(std::move(config));
+    for (uint32_t rank = 0; rank < 2; ++rank) config.members[rank].route = {config.shm.get(), rank};
+    config.members[kPeer].pidfd = UniqueFd(::eventfd(0, EFD_CLOEXEC));
+    pidfd_ = config.members[kPeer].pidfd.get();
+    peer_ = &segments[kPeer]->header();
+    own_ = &segments[0]->header();
+    group_ = std::make_unique<Group>(std::move(config));
   }
-  std::atomic<uint32_t>& touching() const { return peer_->header().touching; }
 
-  std::string logged_;
-  std::shared_ptr<Segment> own_, peer_;
+  void publish(RankState state, int32_t code, uint32_t culprit, std::string_view text) {
+    peer_->fault.code = code;
+    peer_->fault.culprit = culprit;
+    text.copy(peer_->fault.text.data(), peer_->fault.text.size());
+    peer_->state = static_cast<uint32_t>(state);
+    own_->alarm = 1;
+  }
+  void end_process() { ASSERT_EQ(0, ::eventfd_write(pidfd_, 1)); }
+
+  // A receive from the peer, after all that the group hears of it.
+  const Status& status_of_a_receive() {
+    Transfer transfer;
+    transfer.data = &byte_;
+    transfer.bytes = 1;
+    transfer.peer = kPeer;
+    Descriptor descriptor;
+    descriptor.kind = static_cast<uint8_t>(Kind::kRecv);
+    transfer.descriptor = descriptor;
+    receive_ = std::make_shared<MessageOperation>(descriptor, transfer);
+    if (const Status refused = group_->start(receive_); !refused.ok()) return refused_ = refused;
+    for (int pass = 0; pass < 3; ++pass) {
+      group_->progress();
+      group_->check();
+    }
+    EXPECT_TRUE(receive_->complete());
+    return receive_->status();
+  }
+
+  SegmentHeader* peer_ = nullptr;
+  SegmentHeader* own_ = nullptr;
+  int pidfd_ = -1;
+  std::byte byte_{};
+  std::shared_ptr<MessageOperation> receive_;
+  Status refused_;
+  std::unique_ptr<Group> group_;
 };
 
-TEST_F(GroupEnd, WaitsForAPeersWriteToEnd) {
-  const auto group = group_with_busy_peer({});
-  std::atomic<bool> ended{false};
-  std::thread peer([&] {
-    while (own_->header().state.load(std::memory_order_acquire) == 0) std::this_thread::yield();
-    std::this_thread::sleep_for(Millis(10));
-    ended = true;
-    touching().store(0, std::memory_order_release);
-  });
-  group->leave();
-  EXPECT_TRUE(ended);
-  peer.join();
-  EXPECT_THAT(logged_, IsEmpty());
+TEST_F(GroupTest, TakesOverThePeersFault) {
+  publish(RankState::kFailed, FLOE_ERR_MISMATCH, 0, "rank 0 called something else");
+  const Status& status = status_of_a_receive();
+  EXPECT_EQ(FLOE_ERR_MISMATCH, status.code());
+  EXPECT_THAT(status.message(), HasSubstr("rank 0 called something else"));
 }
 
-TEST_F(GroupEnd, CutsOffAProcessThatIsStoppedInAWrite) {
-  const pid_t child = ::fork();
-  if (child == 0) {
-    ::pause();
-    ::_exit(0);
-  }
-  ASSERT_GT(child, 0);
-  UniqueFd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, child, 0)));
-  ASSERT_TRUE(pidfd.valid());
-  group_with_busy_peer(std::move(pidfd))->leave();
-  EXPECT_THAT(logged_, HasSubstr("'world': rank 1 has not ended a write to this rank's memory in 100 ms"));
-  EXPECT_THAT(logged_, HasSubstr("is cut off"));
-  EXPECT_EQ(0, ::kill(child, SIGKILL));
-  EXPECT_EQ(child, ::waitpid(child, nullptr, 0));
+// A record of any bytes is an error, never an operation that seems to have ended well.
+class NoFault : public GroupTest, public testing::WithParamInterface<int32_t> {};
+
+TEST_P(NoFault, IsAnErrorThatNamesThePeer) {
+  publish(RankState::kFailed, GetParam(), 0, "nonsense");
+  const Status& status = status_of_a_receive();
+  EXPECT_EQ(FLOE_ERR_INTERNAL, status.code());
+  EXPECT_THAT(status.message(), HasSubstr("rank 1 (of the test) sent an invalid fault"));
 }
 
-TEST_F(GroupEnd, NamesAThreadThatIsStoppedInAWrite) {
-  group_with_busy_peer({})->leave();
-  EXPECT_THAT(logged_, HasSubstr("'world': rank 1 has not ended a write to this rank's memory in 2000 ms"));
-  EXPECT_THAT(logged_, HasSubstr("is not cut off"));
+INSTANTIATE_TEST_SUITE_P(Codes, NoFault,
+                         testing::Values(FLOE_OK, FLOE_IN_PROGRESS, FLOE_ERR_INTERNAL + 1, -1, INT_MIN,
+                                         INT_MAX));
+
+TEST_F(GroupTest, AFaultOfNoRankIsNone) {
+  publish(RankState::kFailed, FLOE_ERR_PEER, 2, "rank 2 died");
+  EXPECT_EQ(FLOE_ERR_INTERNAL, status_of_a_receive().code());
 }
 
-TEST_F(GroupEnd, DoesNotWaitForADeadPeersWrite) {
-  const pid_t child = ::fork();
-  if (child == 0) ::_exit(0);
-  ASSERT_GT(child, 0);
-  UniqueFd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, child, 0)));
-  ASSERT_TRUE(pidfd.valid());
-  ASSERT_EQ(child, ::waitpid(child, nullptr, 0));
-  group_with_busy_peer(std::move(pidfd))->leave();
-  EXPECT_THAT(logged_, IsEmpty());
+TEST_F(GroupTest, ATextWithoutAnEndIsBounded) {
+  publish(RankState::kFailed, FLOE_ERR_PEER, 0, std::string(600, 'x'));
+  EXPECT_THAT(status_of_a_receive().message(), Not(HasSubstr(std::string(513, 'x'))));
+}
+
+TEST_F(GroupTest, NamesAPeerThatDied) {
+  end_process();
+  const Status& status = status_of_a_receive();
+  EXPECT_EQ(FLOE_ERR_PEER, status.code());
+  EXPECT_THAT(status.message(), HasSubstr("rank 1 (of the test) died"));
+}
+
+TEST_F(GroupTest, NamesAPeerThatLeftBeforeItEnded) {
+  publish(RankState::kLeft, FLOE_OK, kPeer, "");
+  end_process();
+  EXPECT_THAT(status_of_a_receive().message(), HasSubstr("left the communicator"));
+}
+
+TEST_F(GroupTest, AFaultThatAPeerPublishedBeforeItEndedCounts) {
+  publish(RankState::kFailed, FLOE_ERR_MISMATCH, 0, "rank 0 called something else");
+  end_process();
+  EXPECT_EQ(FLOE_ERR_MISMATCH, status_of_a_receive().code());
 }
 
 }  // namespace

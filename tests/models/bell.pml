@@ -2,12 +2,14 @@
  * sleeping rank, of which one polls for both, and two operations that one publication of a peer completes.
  *
  * Shown: once the peer has published, both threads get to see their operation complete; nobody sleeps for
- * ever. The limit on each sleep, which floe has as well, is left out: it would hide a lost wake-up.
+ * ever; with -DDEATH neither when the peer dies anywhere, also before it has rung. The limit on each sleep, which floe
+ * has as well, is left out: it would hide a lost wake-up.
  *
  * -DBUG_NO_FENCE, -DBUG_NO_RECHECK, -DBUG_BOTH_POLL, -DBUG_NO_HANDOVER must each be found. */
 bool published; /* in memory */
 bool buffered;  /* the publication, still in the waker's store buffer */
 bool complete;  /* both operations, completed by whoever makes a pass */
+bool dead;      /* what the peer's pidfd says */
 byte sleeping;  /* BellPage::sleeping */
 byte event;     /* the eventfd */
 bool mutex;     /* sleep_mutex_ */
@@ -26,15 +28,25 @@ end:
   od
 }
 
+#ifdef DEATH
+#define MAY_DIE if :: dead = true; goto end :: true fi
+#else
+#define MAY_DIE skip
+#endif
+
 active proctype peer() {
+  MAY_DIE;
   buffered = true;
+  MAY_DIE;
 #ifndef BUG_NO_FENCE
   (!buffered && published);
 #endif
+  MAY_DIE;
   if
-  :: sleeping != 0 -> event = 1
+  :: sleeping != 0 -> MAY_DIE; event = 1
   :: else
-  fi
+  fi;
+end: skip
 }
 
 inline wake_sleepers() {
@@ -53,6 +65,16 @@ inline progress() { /* under the engine's lock */
     moved = false;
     if
     :: published && !complete -> complete = true; moved = true
+    :: else
+    fi
+  }
+}
+
+/* Group::check(): what waits for a rank that is gone ends. */
+inline check() {
+  atomic {
+    if
+    :: dead && !buffered -> complete = true
     :: else
     fi
   }
@@ -103,14 +125,15 @@ active [2] proctype waiter() {
       progress();
       if
       :: moved || complete
-      :: else -> (event != 0) /* poll(2) */
+      :: else -> (event != 0 || (dead && !buffered)) /* poll(2) */
       fi;
 #else
-      (event != 0);
+      (event != 0 || (dead && !buffered));
 #endif
       event = 0;
       sleeping--;
       progress();
+      check();
       LOCK;
       polling = false;
       UNLOCK

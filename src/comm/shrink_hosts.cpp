@@ -97,7 +97,7 @@ void HostSurvivors::hear() {
       agreement_.hear(rank, board);
     }
     letter.fresh = false;
-    // Acquire: pairs with the release in Group::publish_fault().
+    // Acquire: pairs with the release in Group::publish_state().
     const bool left = member.state == Member::State::kLeft ||
                       (member.segment && member.segment->header().state.load(std::memory_order_acquire) ==
                                              static_cast<uint32_t>(RankState::kLeft));

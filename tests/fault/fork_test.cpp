@@ -1,5 +1,6 @@
 // A forked child: whatever handle of its parent's it uses, every function answers FLOE_ERR_FORKED; the parent
 // does not notice; and the child may have a context of its own.
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -190,6 +191,32 @@ TEST(Fork, ChildrenThatComeAndGoLeaveTheParentAlone) {
       EXPECT_EQ(1.0f, data.back());
     }
   }).expect_success(60s);
+}
+
+bool is_mapped(const void* memory) {
+  constexpr uintptr_t kPage = 4096;
+  unsigned char resident = 0;
+  return mincore(reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(memory) / kPage * kPage), 1,
+                 &resident) == 0;
+}
+
+// Memory that peers map is the parent's alone: a child could neither copy it on write nor let it go.
+TEST(Fork, SharedMemoryIsNotInherited) {
+  Processes(2, [](uint32_t) {
+    Member me;
+    ASSERT_FLOE_OK(me.status());
+    void* memory = nullptr;
+    ASSERT_FLOE_OK(floe_mem_alloc(me.rank().context, 1 << 20, &memory));
+    std::memset(memory, 1, 1 << 20);
+    ASSERT_TRUE(is_mapped(memory));
+    EXPECT_TRUE(in_a_child([&] {
+      EXPECT_FALSE(is_mapped(memory));
+      std::ifstream maps("/proc/self/maps");
+      for (std::string line; std::getline(maps, line);)
+        EXPECT_EQ(line.npos, line.find("memfd:floe-segment")) << line;
+    }));
+    EXPECT_FLOE_OK(floe_mem_free(me.rank().context, memory));
+  }).expect_success(30s);
 }
 
 TEST(Fork, AChildMayHaveAContextOfItsOwn) {

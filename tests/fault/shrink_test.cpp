@@ -3,6 +3,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <thread>
@@ -35,6 +36,31 @@ TEST(Shrink, AfterADeathTheOthersGoOn) {
     processes.signal(victim, SIGKILL);
     processes.expect_success(40s, victim);
   }
+}
+
+// From the death to the new communicator.
+TEST(Shrink, TakesTwoSecondsAtMost) {
+  expect_within(kSanitized ? 20.0 : 2.0, [] {
+    constexpr uint32_t kVictim = 2;
+    Processes processes(kRanks, [](uint32_t rank) {
+      Member me;
+      ASSERT_FLOE_OK(me.status());
+      std::vector<float> data(10'000);
+      call_until_it_fails(rank, all_reduce_of(me.rank(), data));
+      floe_comm_t* fewer = nullptr;
+      ASSERT_FLOE_OK(floe_comm_shrink(me.comm(), &fewer));
+      Processes::report(rank).at = steady_seconds();
+      EXPECT_EQ(kRanks - 1, described(me.rank(), fewer).size);
+      EXPECT_FLOE_OK(floe_comm_destroy(fewer));
+    });
+    EXPECT_TRUE(processes.wait_for_stage(10));
+    const double killed = steady_seconds();
+    processes.signal(kVictim, SIGKILL);
+    processes.expect_success(40s, kVictim);
+    double last = killed;
+    for (const uint32_t rank : {0, 1, 3}) last = std::max(last, Processes::report(rank).at.load());
+    return last - killed;
+  });
 }
 
 // One after the other, down to one rank.

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "block_exercise.h"
+#include "exercise.h"
 
 namespace floe::test {
 namespace {
@@ -106,6 +107,22 @@ void small_blocks(Rank& r) {
           .run();
       ++seed;
     }
+}
+
+// On each of them two calls: collectives, types, operations and roots take turns.
+TEST(ManyRanks, OfEveryNumberToSixtyFour) {
+  for (uint32_t ranks = 9; ranks <= 64; ++ranks)
+    run_ranks(ranks, [](Rank& r) {
+      const uint64_t seed = r.size;
+      const auto collective = all_collectives()[seed % all_collectives().size()];
+      const auto of_blocks = all_block_collectives()[seed % all_block_collectives().size()];
+      const floe_type_t type = all_types()[seed % all_types().size()];
+      const floe_op_t any = all_ops()[seed / 3 % all_ops().size()];
+      const floe_op_t op = reduces(collective) && supported(type, any) ? any : FLOE_SUM;
+      const auto root = static_cast<uint32_t>(seed * 7 % r.size);
+      Exercise(r, {collective, type, op, seed % 5 == 0 ? 4000 : r.size - 1, root, seed % 2 == 0}, seed).run();
+      BlockExercise(r, {of_blocks, type, FLOE_SUM, 20, root, seed % 2 == 0, seed % 3 == 0}, seed).run();
+    });
 }
 
 TEST(ManyRanks, ThirtyThreeExchangeBlocks) { run_ranks(33, small_blocks); }

@@ -1,15 +1,19 @@
 // The oracle again, with ranks as processes that meet through the store of the environment.
 #include "processes.h"
 
+#include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
 #include <string_view>
+#include <utility>
 
 #include "block_exercise.h"
 #include "exercise.h"
+#include "sequences.h"
 
 namespace floe::test {
 namespace {
@@ -38,6 +42,33 @@ void every_collective_of_blocks(const Rank& r) {
       }
 }
 
+// Small, and as long as takes another protocol; roots, places and alignments take turns.
+void every_type_and_operation(const Rank& r) {
+  uint64_t seed = 1;
+  for (const auto type : all_types())
+    for (const auto op : all_ops())
+      for (const auto collective : all_collectives())
+        for (const uint64_t count : {5, 3000}) {
+          if (!supported(type, op) || (!reduces(collective) && op != FLOE_SUM)) continue;
+          const auto root = static_cast<uint32_t>(seed % r.size);
+          Exercise(r, {collective, type, op, count, root, seed % 2 == 0, seed % 3}, seed).run();
+          ++seed;
+        }
+  for (const auto type : all_types())
+    for (const auto collective : all_block_collectives()) {
+      const auto root = static_cast<uint32_t>(seed % r.size);
+      BlockExercise(r, {collective, type, FLOE_SUM, 70, root, seed % 2 == 0, seed % 3 == 0}, seed).run();
+      ++seed;
+    }
+}
+
+void random_sequences(const Rank& r) {
+  if (r.size == 1) return;  // a rank sends itself nothing
+  constexpr uint64_t kSeed = 21;
+  sequence_of_calls(r, kSeed);
+  sequences_on_several(r, kSeed);
+}
+
 void many_small_ones(const Rank& r) {
   for (uint64_t i = 0; i < 2000; ++i) {
     int64_t value = static_cast<int64_t>(i * (r.rank + 1));
@@ -47,6 +78,7 @@ void many_small_ones(const Rank& r) {
 }
 
 void messages_around_the_ring(const Rank& r) {
+  if (r.size == 1) return;
   const uint32_t next = (r.rank + 1) % r.size, previous = (r.rank + r.size - 1) % r.size;
   for (const size_t bytes : {1, 5000, 3'000'000}) {
     std::vector<uint8_t> out(bytes, static_cast<uint8_t>(r.rank)), in(bytes, 0xff);
@@ -73,11 +105,13 @@ class ProcessRanks : public testing::TestWithParam<uint32_t> {
 
 TEST_P(ProcessRanks, EveryCollectiveGivesTheOraclesResult) { run(every_collective); }
 TEST_P(ProcessRanks, EveryCollectiveOfBlocksGivesTheOraclesResult) { run(every_collective_of_blocks); }
+TEST_P(ProcessRanks, EveryTypeAndOperationGivesTheOraclesResult) { run(every_type_and_operation); }
+TEST_P(ProcessRanks, RandomSequences) { run(random_sequences); }
 TEST_P(ProcessRanks, ManySmallOnesBackToBack) { run(many_small_ones); }
 TEST_P(ProcessRanks, MessagesAroundTheRing) { run(messages_around_the_ring); }
 
 // In this order, since CMakeLists.txt leaves numbers 4 to 6 out where ranks are slow.
-INSTANTIATE_TEST_SUITE_P(Ranks, ProcessRanks, testing::Values(2, 3, 4, 8, 5, 6, 7));
+INSTANTIATE_TEST_SUITE_P(Ranks, ProcessRanks, testing::Values(2, 3, 4, 8, 5, 6, 7, 1));
 
 // Processes of another user are on another host as far as floe knows: odd and even ranks share memory among
 // themselves, and libfabric is between them.
@@ -106,17 +140,61 @@ class MixedPaths : public testing::TestWithParam<uint32_t> {
 
 TEST_P(MixedPaths, EveryCollectiveGivesTheOraclesResult) { run(every_collective); }
 TEST_P(MixedPaths, EveryCollectiveOfBlocksGivesTheOraclesResult) { run(every_collective_of_blocks); }
+TEST_P(MixedPaths, EveryTypeAndOperationGivesTheOraclesResult) { run(every_type_and_operation); }
+TEST_P(MixedPaths, RandomSequences) { run(random_sequences); }
 TEST_P(MixedPaths, ManySmallOnesBackToBack) { run(many_small_ones); }
 TEST_P(MixedPaths, MessagesAroundTheRing) { run(messages_around_the_ring); }
 
 INSTANTIATE_TEST_SUITE_P(Ranks, MixedPaths, testing::Values(3, 4, 8));
 
-TEST(Environment, OneRankNeedsNobody) {
-  Processes(1, [](uint32_t) {
+// As many as Gloo's ranks have, at most, and nearly all of them go with the communicator.
+TEST(Descriptors, AreFew) {
+  Processes(4, [](uint32_t) {
+    const size_t before = open_descriptors();
     Member me;
     ASSERT_FLOE_OK(me.status());
-    Exercise(me.rank(), {.count = 1000}, 1).run();
+    Exercise(me.rank(), {.count = 10'000}, 1).run();
+    EXPECT_LE(open_descriptors(), before + 31);
+    ASSERT_FLOE_OK(floe_barrier(me.comm(), nullptr));
   }).expect_success();
+}
+
+// A killed rank is named by all, those included that reach it over libfabric only: whoever shares its host
+// tells them.
+TEST(MixedDeath, IsNamedByAllWithinASecond) {
+  const char* shm = std::getenv("FLOE_SHM");
+  if (shm && std::string_view(shm) == "off") GTEST_SKIP() << "nobody shares memory with FLOE_SHM=off";
+  if (geteuid() != 0) GTEST_SKIP() << "only root can be another user";
+  constexpr uint32_t kRanks = 4, kVictim = 2;
+  const auto attempt = [] {
+    Processes processes(kRanks, [](uint32_t rank) {
+      if (rank % 2 == 1) {
+        ASSERT_EQ(0, seteuid(65534)) << std::strerror(errno);
+      }
+      Member me;
+      ASSERT_FLOE_OK(me.status());
+      float value = 1;
+      floe_status_t status = FLOE_OK;
+      Report& report = Processes::report(rank);
+      do {
+        report.stage.fetch_add(1);
+        status = floe_all_reduce(me.comm(), FLOE_IN_PLACE, &value, 1, FLOE_FLOAT32, FLOE_MAX, nullptr);
+      } while (status == FLOE_OK);
+      report.note(status);
+      EXPECT_EQ(FLOE_ERR_PEER, status) << floe_last_error();
+      EXPECT_NE(nullptr, std::strstr(floe_last_error(), "rank 2 ")) << floe_last_error();
+    });
+    EXPECT_TRUE(processes.wait_for_stage(20));
+    const double killed = steady_seconds();
+    processes.signal(kVictim, SIGKILL);
+    processes.expect_success(std::chrono::seconds(40), kVictim);
+    double last = killed;
+    for (const uint32_t rank : {0, 1, 3}) last = std::max(last, Processes::report(rank).at.load());
+    return last - killed;
+  };
+  double took = 0;
+  for (int i = 0; i < 3 && (took = attempt()) > 1 && !HasFailure(); ++i) continue;
+  EXPECT_LE(took, 1);
 }
 
 struct WrongEnvironment {

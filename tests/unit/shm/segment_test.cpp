@@ -34,6 +34,10 @@ TEST(SegmentLayout, PartsDoNotOverlap) {
     size_t count = 1;
     add(base, sizeof(SegmentHeader));
     for (uint32_t peer = 0; peer < ranks; ++peer, ++count) add(&s.cursors(peer), sizeof(RingCursors));
+    for (uint32_t index = 0; index < SegmentLayout::kValues; ++index, ++count)
+      add(s.value(index), SegmentLayout::kValueBytes);
+    add(s.outbox(0), s.layout().outbox_bytes);
+    ++count;
     for (uint32_t turn = 0; turn < SegmentLayout::kSmallSlots; ++turn, ++count)
       add(s.small_slot(turn), SegmentLayout::kSmallSlotBytes);
     for (uint32_t peer = 0; peer < ranks; ++peer) {

@@ -60,6 +60,7 @@ void MappedReduce::offer() {
   header.put.store(Flag::word(usual_.first(), args_.hash), std::memory_order_relaxed);
   header.offered_send.store(offset(args_.send), std::memory_order_relaxed);
   header.offered_recv.store(offset(args_.recv), std::memory_order_relaxed);
+  header.offered_bytes.store(args_.count * element_, std::memory_order_relaxed);
   // Release: pairs with the acquire in agree(). The offsets of the last offer are used by nobody: peers read
   // them before they are done, and this rank saw that. What the caller wrote to its buffers is visible, too.
   header.offer.store(Flag::word(usual_.first() + 1, args_.hash), std::memory_order_release);
@@ -77,7 +78,10 @@ Poll MappedReduce::agree() {
     // Acquire: pairs with the release in offer().
     const uint64_t word = (*ranks_)[next_].header().offer.load(std::memory_order_acquire);
     if (is_offer(word)) {
-      if (Flag::hash(word) != Flag::hash(Flag::word(0, args_.hash))) return Poll::kMismatch;
+      // A hash has 24 bits, and here the caller's memory is at stake.
+      const uint64_t bytes = (*ranks_)[next_].header().offered_bytes.load(std::memory_order_relaxed);
+      if (Flag::hash(word) != Flag::hash(Flag::word(0, args_.hash)) || bytes != args_.count * element_)
+        return Poll::kMismatch;
       continue;
     }
     // A peer that has put without an offer declines. So does one whose offer came after the look above: it

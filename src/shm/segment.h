@@ -108,6 +108,7 @@ struct SegmentHeader {
   alignas(128) std::atomic<uint64_t> offer;
   std::atomic<uint64_t> offered_send;
   std::atomic<uint64_t> offered_recv;
+  std::atomic<uint64_t> offered_bytes;  // of each
   // This rank reads and writes its peers' buffers: 1 + the slice of its part; 0: it does not.
   alignas(128) std::atomic<uint32_t> touching;
   alignas(128) std::atomic<uint64_t> entered;  // Flag: the scheduled collective that this rank is in

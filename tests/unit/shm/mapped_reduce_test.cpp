@@ -156,6 +156,16 @@ TEST(MappedReduce, DifferentHashesAreAMismatch) {
   }
 }
 
+// Hashes are short, and may be the same by accident.
+TEST(MappedReduce, DifferentSizesAreAMismatch) {
+  Ranks ranks(2);
+  ranks.run([&](uint32_t self) {
+    int32_t* const data = ranks.allocate(self, kLeast + self);
+    auto op = ranks.all_reduce(self, data, data, kLeast + self);
+    EXPECT_EQ(Poll::kMismatch, finish(op));
+  });
+}
+
 // An offer comes from another process: nothing outside of its arena is ever touched.
 TEST(MappedReduce, RefusesAnOfferBeyondTheArena) {
   const uint64_t end = (*Arena::create(0))->bytes();
@@ -166,6 +176,7 @@ TEST(MappedReduce, RefusesAnOfferBeyondTheArena) {
     EXPECT_EQ(Poll::kMoved, op.poll());
     SegmentHeader& peer = ranks.segments[1]->header();
     peer.offered_recv.store(offset);
+    peer.offered_bytes.store(ranks.segments[0]->header().offered_bytes.load());
     peer.offer.store(ranks.segments[0]->header().offer.load());
     EXPECT_EQ(Poll::kInvalid, finish(op));
     EXPECT_EQ(1u, op.mismatch_with());

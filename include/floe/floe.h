@@ -211,8 +211,9 @@ FLOE_API floe_status_t floe_comm_destroy(floe_comm_t *comm);
 
 /* Ends every operation of the communicator, on all ranks, with FLOE_ERR_ABORTED; every later operation
  * gets the same. After it has returned floe touches no buffer of the caller's any more (but see Memory).
- * Threads: any, also while others wait. Blocking: no; at most 100 ms, or 2 s if it is a thread of this process,
- * while a peer writes to memory of floe_mem_alloc. Returns FLOE_OK, FLOE_ERR_ARGUMENT, FLOE_ERR_FORKED. */
+ * Threads: any, also while others wait. Blocking: no; at most 100 ms, or 2 s if it is a thread of this
+ * process, while a peer writes to memory of floe_mem_alloc. Returns FLOE_OK, FLOE_ERR_ARGUMENT,
+ * FLOE_ERR_FORKED. */
 FLOE_API floe_status_t floe_comm_abort(floe_comm_t *comm);
 
 /* Sets the deadline of operations that start from now on; 0 is an argument error. Not collective.
@@ -262,11 +263,12 @@ typedef struct floe_comm_info {
 FLOE_API floe_status_t floe_comm_info(const floe_comm_t *comm, floe_comm_info_t *info);
 
 /* ---- Memory -------------------------------------------------------------------------------
- * Any buffer may be passed to any operation. floe_all_reduce copies nothing if all ranks, on one host, pass memory
- * of floe_mem_alloc, from 64 KiB on in place, and from 1 MiB on in two buffers: ranks then write to each other's.
- * An error or abort ends that first. A process that is stopped in the middle of it (SIGSTOP) is cut off after 100
- * ms, named in a warning: the pages that it was at become private, and later calls copy them. (A thread of this
- * one can't be: up to 256 KiB may still change.) At most 65,536 ranges a context. Threads: any. Blocking: no. */
+ * Any buffer may be passed to any operation. floe_all_reduce copies nothing if all ranks, on one host, pass
+ * memory of floe_mem_alloc, from 64 KiB on in place, and from 1 MiB on in two buffers: ranks then write to
+ * each other's. An error or abort ends that first. A process that is stopped in the middle of it (SIGSTOP) is
+ * cut off after 100 ms, named in a warning: the pages that it was at become private, and later calls copy
+ * them. (A thread of this one can't be: up to 256 KiB may still change.) At most 65,536 ranges a context.
+ * Threads: any. Blocking: no. */
 
 /* Allocates `bytes` (1 or more) of zeroed, page-aligned memory, absent from core dumps and forked children: a
  * child that touches it gets SIGSEGV. The first call reserves addresses for as much as the host has. floe

@@ -21,7 +21,12 @@ bool find(void* library, const char* name, Function* function) {
 
 }  // namespace
 
-SignalGuard::SignalGuard() {
+std::recursive_mutex& SignalGuard::mutex() {
+  static std::recursive_mutex* const the_one = new std::recursive_mutex;  // leaked: used until the last thread ends
+  return *the_one;
+}
+
+SignalGuard::SignalGuard() : alone_(mutex()) {
   for (int signal = 1; signal < NSIG; ++signal) ::sigaction(signal, nullptr, &before_[signal]);
 }
 

@@ -7,6 +7,7 @@
 
 #include <array>
 #include <memory>
+#include <mutex>
 #include <string>
 
 #include "base/status.h"
@@ -23,6 +24,9 @@ class SignalGuard {
   SignalGuard& operator=(const SignalGuard&) = delete;
 
  private:
+  // One thread at a time: what another one's library has installed must not be put back for what was there before.
+  static std::recursive_mutex& mutex();
+  std::lock_guard<std::recursive_mutex> alone_;
   std::array<struct sigaction, NSIG> before_{};
 };
 

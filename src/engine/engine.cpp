@@ -254,6 +254,7 @@ void Engine::sleep_on_descriptors(Millis limit, Done&& done) {
       const std::lock_guard guard(lock_);
       if (progress() == 0 && !done()) {
         for (const int fd : wait_fds()) fds.push_back({fd, POLLIN, 0});
+        for (const Group* group : busy_) limit = std::min(limit, group->longest_sleep());
         may_sleep = !fabric_ || fabric_->prepare_wait();
         if (fabric_ && fabric_->wait_fd() < 0) limit = std::min(limit, Millis(1));
       }

@@ -78,6 +78,8 @@ class Group final : public PacketSink {
   uint64_t failed() const { return failed_; }
   // One pass over everything under way. Returns how much moved: 0 when idle.
   int progress();
+  // Until a fault that a peer has told of is due; Millis::max() if there is none.
+  Millis longest_sleep() const;
   // What need not be done on every pass: liveness, peers' faults, deadlines, probes.
   void check();
   // Wakes peers that sleep, if anything was published for them since the last call.

@@ -90,6 +90,11 @@ void Group::hear_fault(uint32_t peer, uint64_t code, uint64_t culprit, std::stri
                           static_cast<uint32_t>(culprit), Clock::now() + ahead};
 }
 
+Millis Group::longest_sleep() const {
+  if (!peer_fault_ || !fault_.ok()) return Millis::max();
+  return std::max(Millis(0), std::chrono::ceil<Millis>(peer_fault_->adopt - Clock::now()));
+}
+
 void Group::check_waiting_for_gone() {
   const auto& members = config_.members;
   const bool gone = std::any_of(members.begin(), members.end(),

@@ -141,7 +141,7 @@ TEST(Arena, FencedPagesAreOutOfAPeersReach) {
   EXPECT_FALSE(shared.own->contains(data, page + 1));
   EXPECT_TRUE(shared.own->contains(data, page));
   EXPECT_TRUE(shared.own->contains(data + 3 * page, page));
-  EXPECT_EXIT(data[page] = 0, testing::KilledBySignal(SIGSEGV), "") << "absent from forked children";
+  EXPECT_DEATH(data[page] = 0, "") << "absent from forked children";
 }
 
 // What a peer may still write to is given to nobody again.

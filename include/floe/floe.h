@@ -203,10 +203,10 @@ FLOE_API floe_status_t floe_comm_create(floe_context_t *context, const floe_comm
 FLOE_API floe_status_t floe_comm_create_from_env(floe_context_t *context, const floe_comm_config_t *config,
                                                  floe_comm_t **comm);
 
-/* Frees the communicator. Not collective. Operations under way end with FLOE_ERR_ABORTED; their requests
- * stay valid until freed, and other threads may be waiting for them. Peers that still wait for this rank get
- * FLOE_ERR_PEER: "rank 2 left". Blocking: no; at most 2 s if ranks of other hosts have not received all.
- * Returns FLOE_OK, FLOE_ERR_ARGUMENT, FLOE_ERR_FORKED. */
+/* Frees the communicator. Not collective. Operations under way end with FLOE_ERR_ABORTED; their requests stay
+ * valid until freed, and other threads may be waiting for them. Peers that still wait for this rank get
+ * FLOE_ERR_PEER: "rank 2 left". Blocking: no; at most 100 ms with operations under way, else at most 2 s if ranks
+ * of other hosts have not received all. Returns FLOE_OK, FLOE_ERR_ARGUMENT, FLOE_ERR_FORKED. */
 FLOE_API floe_status_t floe_comm_destroy(floe_comm_t *comm);
 
 /* Ends every operation of the communicator, on all ranks, with FLOE_ERR_ABORTED; every later operation

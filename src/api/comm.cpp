@@ -1,7 +1,6 @@
 // floe_comm_*.
 #include <algorithm>
 #include <cstdlib>
-#include <thread>
 
 #include "api/api.h"
 #include "boot/launch.h"
@@ -102,9 +101,12 @@ floe_status_t floe_comm_create_from_env(floe_context_t* context, const floe_comm
     auto store = TcpStore::connect(launch->address, launch->port, Deadline::in_ms(wire_up->timeout_ms));
     if (!store.ok()) return store.status();
     Status status = create(context, *wire_up, store->get(), comm);
-    // Others whose deadline is about now still have to hear from the store who is missing.
-    constexpr auto kLinger = std::chrono::seconds(1);
-    if (!status.ok() && server) std::this_thread::sleep_for(kLinger);
+    if (!status.ok() && server) {
+      // Others whose deadline is about now still have to hear from the store who is missing.
+      constexpr Millis kLinger(1000);
+      store->reset();
+      server->wait_for_departures(Deadline::in(kLinger));
+    }
     return status;
   });
 }

@@ -26,6 +26,8 @@ class Store {
   virtual Result<std::string> get(const std::string& key, Deadline deadline) = 0;
   // No error if there is no such key.
   virtual Status remove(const std::string& key) = 0;
+  // Whether keys outlive the creation of a communicator, unless they are removed.
+  virtual bool lasts() const { return true; }
 };
 
 // FLOE_ERR_INTERNAL if the key or the value is longer than a store takes, or the key is not printable.

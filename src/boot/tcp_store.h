@@ -29,6 +29,8 @@ class TcpStoreServer {
   uint16_t port() const { return port_; }
   // From now on new connections are refused; clients that are connected are still served. Any thread.
   void stop_listening();
+  // Until no client is connected, or the deadline.
+  void wait_for_departures(Deadline deadline) const;
 
  private:
   TcpStoreServer(std::vector<UniqueFd> listeners, uint16_t port, UniqueFd wake);
@@ -38,6 +40,7 @@ class TcpStoreServer {
   const UniqueFd wake_;  // an eventfd; written after one of the flags below has been set
   std::atomic<bool> listening_{true};
   std::atomic<bool> running_{true};
+  std::atomic<size_t> connected_{0};  // clients that have said hello
   std::thread thread_;
 };
 
@@ -51,6 +54,7 @@ class TcpStore final : public Store {
   // server does not answer.
   Result<std::string> get(const std::string& key, Deadline deadline) override;
   Status remove(const std::string& key) override;
+  bool lasts() const override { return false; }
 
  private:
   TcpStore(UniqueFd socket, std::string where, Deadline deadline)

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <list>
+#include <thread>
 #include <unordered_map>
 
 #include "base/log.h"
@@ -46,10 +47,10 @@ struct Client {
 class Server {
  public:
   Server(const std::vector<UniqueFd>& listeners, int wake, const std::atomic<bool>& listening,
-         const std::atomic<bool>& running)
-      : listeners_(listeners), wake_(wake), listening_(listening), running_(running) {}
+         const std::atomic<bool>& running, std::atomic<size_t>& connected)
+      : listeners_(listeners), wake_(wake), listening_(listening), running_(running), connected_(connected) {}
 
-  // Relaxed: the flags carry nothing but themselves, and the eventfd wakes this thread after they are set.
+  // Relaxed: flags and count carry nothing but themselves, and the eventfd wakes this thread after they are set.
   void run() {
     while (running_.load(std::memory_order_relaxed)) {
       wait();
@@ -60,6 +61,7 @@ class Server {
       for (Client& client : clients_) expire(client, now);
       std::erase_if(clients_, [](const Client& c) { return c.closed; });
       pending_ = static_cast<size_t>(std::count_if(clients_.begin(), clients_.end(), is_pending));
+      connected_.store(clients_.size() - pending_, std::memory_order_relaxed);
     }
   }
 
@@ -240,6 +242,7 @@ class Server {
   const int wake_;
   const std::atomic<bool>& listening_;
   const std::atomic<bool>& running_;
+  std::atomic<size_t>& connected_;
   std::list<Client> clients_;
   size_t pending_ = 0;  // clients in kPending
   std::vector<pollfd> polls_;
@@ -258,7 +261,7 @@ Result<std::unique_ptr<TcpStoreServer>> TcpStoreServer::start(const std::string&
   std::unique_ptr<TcpStoreServer> server(new TcpStoreServer(std::move(*listeners), port, std::move(wake)));
 
   auto thread = start_thread("floe's store", [s = server.get()] {
-    Server(s->listeners_, s->wake_.get(), s->listening_, s->running_).run();
+    Server(s->listeners_, s->wake_.get(), s->listening_, s->running_, s->connected_).run();
   });
   if (!thread.ok()) return thread.status();
   server->thread_ = std::move(*thread);
@@ -280,6 +283,12 @@ void TcpStoreServer::stop_listening() {
   for (const UniqueFd& listener : listeners_) ::shutdown(listener.get(), SHUT_RDWR);  // the port closes now
   const uint64_t one = 1;
   [[maybe_unused]] const ssize_t written = ::write(wake_.get(), &one, sizeof one);
+}
+
+void TcpStoreServer::wait_for_departures(Deadline deadline) const {
+  constexpr Millis kGlance(2);
+  while (connected_.load(std::memory_order_relaxed) != 0 && !deadline.passed())
+    std::this_thread::sleep_for(kGlance);
 }
 
 }  // namespace floe

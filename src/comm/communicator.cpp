@@ -65,16 +65,17 @@ Status Communicator::meet(Deadline deadline) {
 }
 
 Communicator::~Communicator() {
-  bool failed = false;
+  bool failed = false, unfinished = false;
   {
     const std::lock_guard guard(engine_->lock());
     failed = !group_.fault().ok();
+    unfinished = group_.busy();
     group_.leave();
     if (failed && spans_hosts()) say_farewell();
     if (const auto& own = group_.members()[rank()].segment)  // release: pairs with Survivors::agree()
       own->header().shrink.entered.store(ShrinkBoard::kNever, std::memory_order_release);
   }
-  engine_->flush(group_, failed);
+  engine_->flush(group_, failed || unfinished);
   const std::lock_guard guard(engine_->lock());
   engine_->remove(group_);
   FabricTransport* const fabric = engine_->fabric_if_open();

@@ -42,6 +42,7 @@ void StoreExchange::remove_keys() {
 }
 
 void StoreExchange::give_up(const Status&) {
+  if (!store_.lasts()) keys_.clear();
   if (keys_.empty()) return;
   constexpr Millis kLinger(500);
   std::this_thread::sleep_for(kLinger);

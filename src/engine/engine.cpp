@@ -299,10 +299,10 @@ int Engine::progress_mail(Group& group) {
   return moved + group.progress_mail();
 }
 
-void Engine::flush(Group& group, bool failed) {
-  // What operations that ended well have sent must arrive; after a fault only the news of it should.
-  constexpr Millis kLongest(2000), kLongestAfterFault(100);
-  const Deadline deadline = Deadline::in(failed ? kLongestAfterFault : kLongest);
+void Engine::flush(Group& group, bool early) {
+  // What operations that ended well have sent must arrive; else only the news of the end should.
+  constexpr Millis kLongest(2000), kLongestWhenEarly(80);
+  const Deadline deadline = Deadline::in(early ? kLongestWhenEarly : kLongest);
   const auto left = [&] {
     const std::lock_guard guard(lock_);
     if (!fabric_) return false;

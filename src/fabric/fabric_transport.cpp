@@ -303,23 +303,16 @@ void FabricTransport::on_message(Slot& slot, size_t bytes, PacketSink& sink) {
 }
 
 void FabricTransport::on_link_packet(Link& link, const LinkHeader& header, Slot& slot, PacketSink& sink) {
-  const auto violation = [&](std::string_view what) {
-    lose(link, error(FLOE_ERR_TRANSPORT, "{}: {} (provider {})", link.who, what, endpoint_->provider()));
-    repost(slot);
-  };
-  if (header.consumed > link.sent) return violation("it acknowledges packets that were not sent");
-  // A message may overtake an older one: its count is then the older.
-  link.acknowledged = std::max(link.acknowledged, header.consumed);
+  if (const std::string_view problem = link.take(header, slot); !problem.empty()) {
+    lose(link, error(FLOE_ERR_TRANSPORT, "{}: {} (provider {})", link.who, problem, endpoint_->provider()));
+    return repost(slot);
+  }
   if (header.kind == LinkKind::kCredit) return repost(slot);
-  if (header.sequence - link.consumed >= kWindow) return violation("a packet's number is outside its window");
-  Slot*& place = link.early[header.sequence % kWindow];
-  if (place) return violation("two packets have one number");
-  place = &slot;
   deliver(link, sink);
 }
 
 void FabricTransport::deliver(Link& link, PacketSink& sink) {
-  while (Slot* const slot = std::exchange(link.early[link.consumed % kWindow], nullptr)) {
+  while (Slot* const slot = link.next()) {
     LinkHeader head;
     PacketHeader header;
     std::memcpy(&head, slot->data, sizeof head);

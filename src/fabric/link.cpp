@@ -1,5 +1,6 @@
 #include "fabric/link.h"
 
+#include <algorithm>
 #include <cstring>
 
 namespace floe::fabric {
@@ -32,6 +33,18 @@ LinkHeader Link::make_header(LinkKind kind, uint64_t from) const {
   header.sequence = sent;
   header.consumed = consumed;
   return header;
+}
+
+std::string_view Link::take(const LinkHeader& header, Slot& slot) {
+  if (header.consumed > sent) return "it acknowledges packets that were not sent";
+  // A message may overtake an older one: its count is then the older.
+  acknowledged = std::max(acknowledged, header.consumed);
+  if (header.kind == LinkKind::kCredit) return {};
+  if (header.sequence - consumed >= kWindow) return "a packet's number is outside its window";
+  Slot*& place = early[header.sequence % kWindow];
+  if (place) return "two packets have one number";
+  place = &slot;
+  return {};
 }
 
 }  // namespace floe::fabric

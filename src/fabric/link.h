@@ -10,6 +10,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "base/packet.h"
 #include "fabric/buffers.h"
@@ -88,6 +89,12 @@ struct Link {
   bool has_credit() const { return sent - acknowledged < kWindow; }
   bool must_report() const { return consumed - reported >= kReportEvery; }
   LinkHeader make_header(LinkKind kind, uint64_t from) const;
+  // What a parsed message of the peer's says: a packet's slot is kept until it is the next. Why the peer must
+  // not be believed any more, or "".
+  std::string_view take(const LinkHeader& header, Slot& slot);
+  // The packet to deliver now, which is not kept any more, or null; `consumed` counts it once its slot is
+  // posted.
+  Slot* next() { return std::exchange(early[consumed % kWindow], nullptr); }
 };
 
 }  // namespace floe::fabric

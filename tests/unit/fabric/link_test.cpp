@@ -58,5 +58,57 @@ TEST(ParseMessage, ForeignMagicVersionKindAndReceiverAreRefused) {
   EXPECT_TRUE(refused([](LinkHeader& h) { h.to = kOwn + 1; }));
 }
 
+LinkHeader numbered(uint64_t sequence) {
+  LinkHeader header = packet(0);
+  header.sequence = sequence;
+  return header;
+}
+
+TEST(Link, PacketsThatOvertakeOthersWaitForThem) {
+  for (const uint64_t first : {uint64_t{0}, UINT64_MAX - 1}) {
+    Link link;
+    link.consumed = first;
+    std::array<Slot, 3> slots;
+    EXPECT_EQ("", link.take(numbered(first + 2), slots[2]));
+    EXPECT_EQ(nullptr, link.next());
+    EXPECT_EQ("", link.take(numbered(first), slots[0]));
+    EXPECT_EQ("", link.take(numbered(first + 1), slots[1]));
+    for (Slot& slot : slots) {
+      EXPECT_EQ(&slot, link.next());
+      ++link.consumed;
+    }
+    EXPECT_EQ(nullptr, link.next());
+  }
+}
+
+TEST(Link, NumbersOutsideTheWindowOrTakenTwiceAreRefused) {
+  Link link;
+  link.consumed = 100;
+  Slot slot;
+  for (const uint64_t sequence : {uint64_t{99}, 100 + kWindow, uint64_t{0}, UINT64_MAX})
+    EXPECT_EQ("a packet's number is outside its window", link.take(numbered(sequence), slot)) << sequence;
+  EXPECT_EQ("", link.take(numbered(100 + kWindow - 1), slot));
+  EXPECT_EQ("two packets have one number", link.take(numbered(100 + kWindow - 1), slot));
+}
+
+TEST(Link, CreditComesForPacketsThatWereSentOnly) {
+  Link link;
+  link.sent = kWindow;
+  EXPECT_FALSE(link.has_credit());
+  Slot slot;
+  LinkHeader credit;
+  credit.kind = LinkKind::kCredit;
+  credit.consumed = kWindow + 1;
+  EXPECT_EQ("it acknowledges packets that were not sent", link.take(credit, slot));
+  EXPECT_FALSE(link.has_credit());
+  credit.consumed = 3;
+  EXPECT_EQ("", link.take(credit, slot));
+  EXPECT_EQ(3u, link.acknowledged);
+  credit.consumed = 2;  // overtaken by the other
+  EXPECT_EQ("", link.take(credit, slot));
+  EXPECT_EQ(3u, link.acknowledged);
+  EXPECT_EQ(nullptr, link.next());
+}
+
 }  // namespace
 }  // namespace floe::fabric

@@ -75,11 +75,12 @@ typedef enum floe_type {
   FLOE_UINT16 = 9,
   FLOE_UINT32 = 10,
   FLOE_UINT64 = 11,
-  FLOE_BOOL = 12,        /* a byte: 0 is false, anything else is true */
-  FLOE_COMPLEX64 = 13,   /* two float32: real, imaginary */
-  FLOE_COMPLEX128 = 14,  /* two float64 */
-  FLOE_FLOAT8_E4M3 = 15, /* OCP E4M3, PyTorch's float8_e4m3fn: no infinity, largest 448 */
-  FLOE_FLOAT8_E5M2 = 16  /* OCP E5M2: the upper half of a float16 */
+  FLOE_BOOL = 12,              /* a byte: 0 is false, anything else is true */
+  FLOE_COMPLEX64 = 13,         /* two float32: real, imaginary */
+  FLOE_COMPLEX128 = 14,        /* two float64 */
+  FLOE_FLOAT8_E4M3 = 15,       /* OCP E4M3, PyTorch's float8_e4m3fn: no infinity, largest 448 */
+  FLOE_FLOAT8_E5M2 = 16,       /* OCP E5M2: the upper half of a float16 */
+  FLOE_TYPE_LIMIT = 0x7fffffff /* no type; a floe_type_t holds any number to here */
 } floe_type_t;
 
 /* Of bool, whose results are 0 or 1: sum, max and bor are "or", product, min and band are "and". */
@@ -205,8 +206,8 @@ FLOE_API floe_status_t floe_comm_create_from_env(floe_context_t *context, const 
 
 /* Frees the communicator. Not collective. Operations under way end with FLOE_ERR_ABORTED; their requests stay
  * valid until freed, and other threads may be waiting for them. Peers that still wait for this rank get
- * FLOE_ERR_PEER: "rank 2 left". Blocking: no; at most 100 ms with operations under way, else at most 2 s if ranks
- * of other hosts have not received all. Returns FLOE_OK, FLOE_ERR_ARGUMENT, FLOE_ERR_FORKED. */
+ * FLOE_ERR_PEER: "rank 2 left". Blocking: no; at most 100 ms with operations under way, else at most 2 s if
+ * ranks of other hosts have not received all. Returns FLOE_OK, FLOE_ERR_ARGUMENT, FLOE_ERR_FORKED. */
 FLOE_API floe_status_t floe_comm_destroy(floe_comm_t *comm);
 
 /* Ends every operation of the communicator, on all ranks, with FLOE_ERR_ABORTED; every later operation

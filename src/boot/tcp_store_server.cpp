@@ -50,7 +50,8 @@ class Server {
          const std::atomic<bool>& running, std::atomic<size_t>& connected)
       : listeners_(listeners), wake_(wake), listening_(listening), running_(running), connected_(connected) {}
 
-  // Relaxed: flags and count carry nothing but themselves, and the eventfd wakes this thread after they are set.
+  // Relaxed: flags and count carry nothing but themselves, and the eventfd wakes this thread after they are
+  // set.
   void run() {
     while (running_.load(std::memory_order_relaxed)) {
       wait();

@@ -55,7 +55,8 @@ class StoreExchange final : public Exchange {
   ~StoreExchange() override { remove_keys(); }
 
   Result<std::vector<std::string>> all(Phase phase, const std::string& mine, Deadline deadline) override;
-  // A moment later the keys go, in a store that lasts: ranks whose time is up now, too, must not take this one for missing.
+  // A moment later the keys go, in a store that lasts: ranks whose time is up now, too, must not take this
+  // one for missing.
   void give_up(const Status& why) override;
   // Once nobody reads this rank's keys any more.
   void remove_keys();

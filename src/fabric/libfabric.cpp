@@ -22,7 +22,8 @@ bool find(void* library, const char* name, Function* function) {
 }  // namespace
 
 std::recursive_mutex& SignalGuard::mutex() {
-  static std::recursive_mutex* const the_one = new std::recursive_mutex;  // leaked: used until the last thread ends
+  static std::recursive_mutex* const the_one =
+      new std::recursive_mutex;  // leaked: used until the last thread ends
   return *the_one;
 }
 

@@ -24,7 +24,8 @@ class SignalGuard {
   SignalGuard& operator=(const SignalGuard&) = delete;
 
  private:
-  // One thread at a time: what another one's library has installed must not be put back for what was there before.
+  // One thread at a time: what another one's library has installed must not be put back for what was there
+  // before.
   static std::recursive_mutex& mutex();
   std::lock_guard<std::recursive_mutex> alone_;
   std::array<struct sigaction, NSIG> before_{};

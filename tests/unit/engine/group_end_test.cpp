@@ -1,6 +1,4 @@
 // How a group ends while peers may be writing to this rank's memory: see MappedReduce.
-#include "engine/group.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/syscall.h>
@@ -13,6 +11,7 @@
 #include <thread>
 
 #include "base/log.h"
+#include "engine/group.h"
 
 namespace floe {
 namespace {

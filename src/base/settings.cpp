@@ -5,6 +5,7 @@
 #include <charconv>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <optional>
 
 #include "base/log.h"
@@ -30,6 +31,12 @@ constexpr std::array kTable = {
                 "Deadline of creation and of each operation, when the caller gives none."},
     SettingInfo{"FLOE_STORE_PORT", "1-65535", "",
                 "Port of floe's own TCP store; empty: MASTER_PORT (under torchrun MASTER_PORT + 1)."},
+    SettingInfo{"FLOE_PORT_RANGE", "two ports such as 20000-20100", "",
+                "Ports between hosts, two for each rank of a host; empty: any."},
+    SettingInfo{"FLOE_SECRET", "a text, the same on all ranks", "",
+                "Hosts prove to each other that they know it; empty: a key from the store."},
+    SettingInfo{"FLOE_SECRET_FILE", "a path", "",
+                "A file with that text, for those who should not see it among the variables."},
 };
 
 std::string value_of(std::string_view name) {
@@ -51,6 +58,38 @@ std::optional<uint64_t> parse_number(std::string_view text) {
   return value;
 }
 
+std::optional<PortRange> parse_port_range(std::string_view text) {
+  if (text.empty()) return PortRange();
+  const size_t dash = text.find('-');
+  if (dash == text.npos) return std::nullopt;
+  const auto first = parse_port(text.substr(0, dash)), last = parse_port(text.substr(dash + 1));
+  if (!first || !last || *first > *last) return std::nullopt;
+  return PortRange{*first, *last};
+}
+
+// The text in `path` without a newline at its end.
+Result<std::string> read_secret_file(const std::string& path) {
+  constexpr size_t kMost = 4096;
+  std::ifstream file(path, std::ios::binary);
+  std::string text(kMost + 1, '\0');
+  file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<size_t>(file.gcount()));
+  if (!file.is_open() || file.bad())
+    return system_error(fmt::format("reading FLOE_SECRET_FILE='{}'", path), errno);
+  while (text.ends_with('\n') || text.ends_with('\r')) text.pop_back();
+  if (text.empty() || text.size() > kMost)
+    return error(FLOE_ERR_ENVIRONMENT, "FLOE_SECRET_FILE='{}' must hold 1 to {} bytes", path, kMost);
+  return text;
+}
+
+Result<std::string> read_secret() {
+  const std::string secret = value_of("FLOE_SECRET"), path = value_of("FLOE_SECRET_FILE");
+  if (path.empty()) return secret;
+  if (!secret.empty())
+    return error(FLOE_ERR_ENVIRONMENT, "FLOE_SECRET and FLOE_SECRET_FILE are both set: use one of them");
+  return read_secret_file(path);
+}
+
 void warn_about_unknown_variables() {
   for (char** entry = environ; entry && *entry; ++entry) {
     const std::string_view text = *entry;
@@ -67,6 +106,21 @@ void warn_about_unknown_variables() {
 }  // namespace
 
 std::span<const SettingInfo> setting_table() { return kTable; }
+
+std::optional<uint16_t> parse_port(std::string_view text) {
+  const auto number = parse_number(text);
+  if (!number || *number == 0 || *number > 65535) return std::nullopt;
+  return static_cast<uint16_t>(*number);
+}
+
+std::vector<uint16_t> PortRange::ports(uint64_t random) const {
+  const size_t count = size_t{last} - first + 1;
+  std::vector<uint16_t> all(count);
+  for (size_t i = 0; i < count; ++i) all[i] = static_cast<uint16_t>(first + (random + i) % count);
+  return all;
+}
+
+std::string PortRange::to_text() const { return first == 0 ? "" : fmt::format("{}-{}", first, last); }
 
 Result<std::vector<unsigned>> parse_cpu_list(std::string_view text) {
   constexpr uint64_t kMaxCpu = 65535;
@@ -135,15 +189,23 @@ Result<Settings> Settings::from_environment() {
 
   const std::string port = value_of("FLOE_STORE_PORT");
   if (!port.empty()) {
-    const auto number = parse_number(port);
-    if (!number || *number == 0 || *number > 65535) return wrong("FLOE_STORE_PORT", port);
-    s.store_port = static_cast<uint16_t>(*number);
+    const auto number = parse_port(port);
+    if (!number) return wrong("FLOE_STORE_PORT", port);
+    s.store_port = *number;
   }
+  const auto ports = parse_port_range(value_of("FLOE_PORT_RANGE"));
+  if (!ports) return wrong("FLOE_PORT_RANGE", value_of("FLOE_PORT_RANGE"));
+  s.port_range = *ports;
+
+  auto secret = read_secret();
+  if (!secret.ok()) return secret.status();
+  s.secret = std::move(*secret);
 
   for (const SettingInfo& row : kTable) {
     const char* text = std::getenv(std::string(row.name).c_str());
     const uint32_t source = text && *text ? FLOE_SETTING_ENVIRONMENT : FLOE_SETTING_DEFAULT;
-    s.values.push_back({value_of(row.name), source});
+    const bool hide = row.name == "FLOE_SECRET" && source == FLOE_SETTING_ENVIRONMENT;
+    s.values.push_back({hide ? "(hidden)" : value_of(row.name), source});
   }
 
   static const bool warned = (warn_about_unknown_variables(), true);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -21,6 +22,15 @@ struct SettingInfo {
 
 std::span<const SettingInfo> setting_table();
 
+// FLOE_PORT_RANGE.
+struct PortRange {
+  uint16_t first = 0, last = 0;  // 0: any
+
+  // All of them, from anywhere on: ranks that look at the same time find different ones.
+  std::vector<uint16_t> ports(uint64_t random) const;
+  std::string to_text() const;
+};
+
 struct SettingValue {
   std::string text;
   uint32_t source = FLOE_SETTING_DEFAULT;
@@ -37,6 +47,8 @@ struct Settings {
   std::vector<unsigned> worker_affinity;  // FLOE_WORKER_AFFINITY, empty = any allowed CPU
   uint64_t timeout_ms = 0;                // FLOE_TIMEOUT_MS
   uint16_t store_port = 0;                // FLOE_STORE_PORT, 0 = MASTER_PORT
+  PortRange port_range;                   // FLOE_PORT_RANGE
+  std::string secret;                     // FLOE_SECRET or what is in FLOE_SECRET_FILE, "" = none
   std::vector<SettingValue> values;       // of all, as text, in the order of the table
 
   // FLOE_ERR_ENVIRONMENT names the variable, its value and what is allowed; an unknown FLOE_* variable
@@ -45,6 +57,9 @@ struct Settings {
   // The caller's choice for this context goes before FLOE_WORKERS.
   void set_workers(uint32_t count);
 };
+
+// 1 to 65535.
+std::optional<uint16_t> parse_port(std::string_view text);
 
 // "0,2-4" -> {0, 2, 3, 4}.
 Result<std::vector<unsigned>> parse_cpu_list(std::string_view text);

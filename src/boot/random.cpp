@@ -5,15 +5,13 @@
 
 #include <cerrno>
 #include <cstdlib>
-#include <span>
 #include <vector>
 
 #include "base/log.h"
 
 namespace floe {
-namespace {
 
-void fill(std::span<unsigned char> bytes) {
+void fill_random(std::span<unsigned char> bytes) {
   while (!bytes.empty()) {
     const ssize_t got = ::getrandom(bytes.data(), bytes.size(), 0);
     if (got > 0) {
@@ -26,11 +24,9 @@ void fill(std::span<unsigned char> bytes) {
   }
 }
 
-}  // namespace
-
 uint64_t random_u64() {
   unsigned char bytes[8];
-  fill(bytes);
+  fill_random(bytes);
   uint64_t value = 0;
   for (const unsigned char byte : bytes) value = value << 8 | byte;
   return value;
@@ -38,7 +34,7 @@ uint64_t random_u64() {
 
 std::string random_hex(size_t bytes) {
   std::vector<unsigned char> raw(bytes);
-  fill(raw);
+  fill_random(raw);
   return fmt::format("{:02x}", fmt::join(raw, ""));
 }
 

@@ -3,9 +3,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 
 namespace floe {
+
+// Fills it.
+void fill_random(std::span<unsigned char> bytes);
 
 uint64_t random_u64();
 

@@ -1,4 +1,4 @@
-// Sockets of the TCP store, client's and server's.
+// TCP sockets: of the store, client's and server's, and between hosts.
 #pragma once
 
 #include <netdb.h>
@@ -34,5 +34,9 @@ Result<std::vector<UniqueFd>> listen_for(const std::string& address, uint16_t& p
 
 // Small messages go out at once.
 void set_no_delay(int fd);
+
+// The kernel ends the connection, with an error, once the other side's has not answered for 5 s. What it asks
+// is not noticed by the program there; an outage of 3 s is survived.
+void keep_alive(int fd);
 
 }  // namespace floe::tcp

@@ -1,7 +1,10 @@
 #include "base/settings.h"
 
 #include <gmock/gmock.h>
+#include <unistd.h>
 
+#include <cstdio>
+#include <fstream>
 #include <set>
 
 #include "environment.h"
@@ -45,6 +48,8 @@ TEST_F(SettingsTest, EveryValueIsRead) {
   environment_.set("FLOE_WORKER_AFFINITY", "3,5-6");
   environment_.set("FLOE_TIMEOUT_MS", "1234");
   environment_.set("FLOE_STORE_PORT", "65535");
+  environment_.set("FLOE_PORT_RANGE", "2000-2002");
+  environment_.set("FLOE_SECRET", "of this test");
   const auto settings = Settings::from_environment();
   ASSERT_TRUE(settings.ok()) << settings.status().message();
   EXPECT_EQ(settings->log, "debug");
@@ -56,7 +61,46 @@ TEST_F(SettingsTest, EveryValueIsRead) {
   EXPECT_THAT(settings->worker_affinity, ElementsAre(3, 5, 6));
   EXPECT_EQ(settings->timeout_ms, 1234u);
   EXPECT_EQ(settings->store_port, 65535u);
+  EXPECT_EQ(settings->port_range.to_text(), "2000-2002");
+  EXPECT_THAT(settings->port_range.ports(1), ElementsAre(2001, 2002, 2000));
+  EXPECT_EQ(settings->secret, "of this test");
+  for (const SettingValue& value : settings->values) EXPECT_NE(value.text, "of this test") << "it is shown";
 }
+
+class SecretFile : public SettingsTest {
+ protected:
+  void write(const std::string& text) {
+    std::ofstream(path_) << text;
+    environment_.set("FLOE_SECRET_FILE", path_);
+  }
+  ~SecretFile() override { std::remove(path_.c_str()); }
+  const std::string path_ = testing::TempDir() + "floe-secret-" + std::to_string(::getpid());
+};
+
+TEST_F(SecretFile, IsReadWithoutItsNewline) {
+  write("a b\n");
+  const auto settings = Settings::from_environment();
+  ASSERT_TRUE(settings.ok()) << settings.status().message();
+  EXPECT_EQ(settings->secret, "a b");
+}
+
+TEST_F(SecretFile, MustHoldSomethingAndNotTooMuch) {
+  for (const std::string& text : {std::string("\n"), std::string(5000, 'x')}) {
+    write(text);
+    EXPECT_THAT(Settings::from_environment().status().message(), HasSubstr(path_));
+  }
+  environment_.set("FLOE_SECRET_FILE", path_ + ".absent");
+  EXPECT_THAT(Settings::from_environment().status().message(),
+              AllOf(HasSubstr("FLOE_SECRET_FILE"), HasSubstr("No such file")));
+}
+
+TEST_F(SecretFile, ExcludesTheVariable) {
+  write("one");
+  environment_.set("FLOE_SECRET", "two");
+  EXPECT_EQ(Settings::from_environment().status().code(), FLOE_ERR_ENVIRONMENT);
+}
+
+TEST(PortRange, OfNothingIsAnyPort) { EXPECT_THAT(PortRange().ports(7), ElementsAre(0)); }
 
 TEST_F(SettingsTest, AVariableSetToNothingIsNotSet) {
   environment_.set("FLOE_SHM", "");
@@ -94,7 +138,11 @@ INSTANTIATE_TEST_SUITE_P(Settings, WrongSetting,
                                          WrongValue{"FLOE_TIMEOUT_MS", "-5", "1 or more"},
                                          WrongValue{"FLOE_TIMEOUT_MS", "99999999999999999999", "1 or more"},
                                          WrongValue{"FLOE_STORE_PORT", "0", "1-65535"},
-                                         WrongValue{"FLOE_STORE_PORT", "65536", "1-65535"}));
+                                         WrongValue{"FLOE_STORE_PORT", "65536", "1-65535"},
+                                         WrongValue{"FLOE_PORT_RANGE", "20000", "20000-20100"},
+                                         WrongValue{"FLOE_PORT_RANGE", "9-8", "20000-20100"},
+                                         WrongValue{"FLOE_PORT_RANGE", "0-9", "20000-20100"},
+                                         WrongValue{"FLOE_PORT_RANGE", "1-65536", "20000-20100"}));
 
 TEST(SettingTable, NamesAreUniqueAndEveryRowHasHelp) {
   std::set<std::string_view> names;

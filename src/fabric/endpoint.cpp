@@ -1,5 +1,7 @@
 #include "fabric/endpoint.h"
 
+#include <netinet/in.h>
+
 #include <algorithm>
 
 #include "base/log.h"
@@ -16,10 +18,30 @@ void close(Object*& object) {
 
 }  // namespace
 
-Result<std::unique_ptr<Endpoint>> Endpoint::open(const Libfabric& lib, Provider provider) {
-  std::unique_ptr<Endpoint> endpoint(new Endpoint(lib, std::move(provider)));
-  if (Status opened = endpoint->open_objects(); !opened.ok()) return opened;
-  return endpoint;
+Result<std::unique_ptr<Endpoint>> Endpoint::open(const Libfabric& lib, Provider provider,
+                                                 std::span<const uint16_t> ports) {
+  Status opened;
+  for (const uint16_t port : ports) {
+    Provider one{provider.name, lib.copy(provider.info.get()), provider.address};
+    std::unique_ptr<Endpoint> endpoint(new Endpoint(lib, std::move(one)));
+    const bool chosen = port != 0 && endpoint->set_port(port);
+    opened = endpoint->open_objects();
+    if (opened.ok()) return endpoint;
+    if (!chosen || !endpoint->port_taken_) return opened;
+  }
+  return opened.in("no port of FLOE_PORT_RANGE is free; give more, two for each rank of a host");
+}
+
+// False: its addresses have none.
+bool Endpoint::set_port(uint16_t port) {
+  fi_info& info = *provider_.info;
+  if (info.src_addr && info.addr_format == FI_SOCKADDR_IN && info.src_addrlen >= sizeof(sockaddr_in))
+    static_cast<sockaddr_in*>(info.src_addr)->sin_port = htons(port);
+  else if (info.src_addr && info.addr_format == FI_SOCKADDR_IN6 && info.src_addrlen >= sizeof(sockaddr_in6))
+    static_cast<sockaddr_in6*>(info.src_addr)->sin6_port = htons(port);
+  else
+    return false;
+  return true;
 }
 
 // An endpoint before what it is bound to, those before their domain, that before its fabric.
@@ -44,12 +66,18 @@ Status Endpoint::open_objects() {
   fi_av_attr av{};
   av.type = info->domain_attr->av_type;
   if (int code = ::fi_av_open(domain_, &av, &peers_, nullptr)) return failed("fi_av_open", code);
-  if (int code = ::fi_endpoint(domain_, info, &endpoint_, nullptr)) return failed("fi_endpoint", code);
+  if (int code = ::fi_endpoint(domain_, info, &endpoint_, nullptr)) {
+    port_taken_ = code == -FI_EADDRINUSE;
+    return failed("fi_endpoint", code);
+  }
   if (int code = ::fi_ep_bind(endpoint_, &peers_->fid, 0))
     return failed("fi_ep_bind to the address vector", code);
   if (int code = ::fi_ep_bind(endpoint_, &queue_->fid, FI_TRANSMIT | FI_RECV))
     return failed("fi_ep_bind to the completion queue", code);
-  if (int code = ::fi_enable(endpoint_)) return failed("fi_enable", code);
+  if (int code = ::fi_enable(endpoint_)) {
+    port_taken_ = code == -FI_EADDRINUSE;
+    return failed("fi_enable", code);
+  }
   char bytes[EndpointAddress::kMaxName];
   size_t size = sizeof bytes;
   if (int code = ::fi_getname(&endpoint_->fid, bytes, &size)) return failed("fi_getname", code);

@@ -19,7 +19,9 @@ namespace floe::fabric {
 
 class Endpoint {
  public:
-  static Result<std::unique_ptr<Endpoint>> open(const Libfabric& lib, Provider provider);
+  // At the first of these ports that is free, if the provider has ports; 0: any.
+  static Result<std::unique_ptr<Endpoint>> open(const Libfabric& lib, Provider provider,
+                                                std::span<const uint16_t> ports);
   ~Endpoint();
   Endpoint(const Endpoint&) = delete;
   Endpoint& operator=(const Endpoint&) = delete;
@@ -27,6 +29,7 @@ class Endpoint {
   const Libfabric& lib() const { return lib_; }
   const std::string& provider() const { return provider_.name; }
   const std::string& name() const { return name_; }  // fi_getname's bytes
+  const std::string& host_address() const { return provider_.address; }
   uint32_t name_format() const { return provider_.info->addr_format; }
 
   Result<uint64_t> insert(const std::string& name);
@@ -61,6 +64,7 @@ class Endpoint {
  private:
   Endpoint(const Libfabric& lib, Provider provider) : lib_(lib), provider_(std::move(provider)) {}
   Status open_objects();
+  bool set_port(uint16_t port);
   Status open_queue();
 
   static constexpr size_t kBatch = 16;
@@ -74,6 +78,7 @@ class Endpoint {
   fid_ep* endpoint_ = nullptr;
   std::string name_;
   int wait_fd_ = -1;
+  bool port_taken_ = false;
   std::array<fi_cq_msg_entry, kBatch> batch_{};
   ssize_t read_ahead_ = 0;  // entries of batch_ that prepare_wait() has read
 };

@@ -50,10 +50,10 @@ Result<std::unique_ptr<FabricTransport>> FabricTransport::open(const FabricOptio
   if (!lib.ok()) return lib.status();
   auto provider = fabric::choose_provider(*lib, options);
   if (!provider.ok()) return provider.status();
-  auto endpoint = Endpoint::open(*lib, std::move(*provider));
-  if (!endpoint.ok()) return endpoint.status();
   uint64_t id = 0;
   if (::getrandom(&id, sizeof id, 0) != sizeof id) return system_error("getrandom", errno);
+  auto endpoint = Endpoint::open(*lib, std::move(*provider), options.ports.ports(id));
+  if (!endpoint.ok()) return endpoint.status();
 
   std::unique_ptr<FabricTransport> transport(new FabricTransport(std::move(*endpoint), id));
   FLOE_TRY(transport->receives_->reserve(kSpareReceives));
@@ -67,6 +67,7 @@ FabricTransport::FabricTransport(std::unique_ptr<Endpoint> endpoint, uint64_t id
       address_(EndpointAddress{endpoint->lib().version(), endpoint->provider(), endpoint->name_format(),
                                endpoint->name(), id}
                    .to_text()),
+      host_address_(endpoint->host_address()),
       name_("fabric " + endpoint->provider()),
       max_payload_(fabric::max_payload(endpoint->provider())),
       receives_(std::make_unique<fabric::Receives>(*endpoint, fabric::slot_bytes(max_payload_))),

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/packet.h"
+#include "base/settings.h"
 #include "base/status.h"
 
 namespace floe {
@@ -30,6 +31,7 @@ struct FabricOptions {
   std::string interface;  // FLOE_IFNAME; "": choose
   std::string route_to;   // host or IP whose route picks the interface; "": the default route's
   bool one_host = false;  // all ranks are here: bind to loopback where the provider binds to an address
+  PortRange ports;        // where the provider binds to a port
 };
 
 class FabricTransport final : public Transport {
@@ -42,6 +44,9 @@ class FabricTransport final : public Transport {
 
   // For add_peer on the other ranks: printable, at most 1 KiB.
   const std::string& address() const { return address_; }
+
+  // This host's IP address towards the others.
+  const std::string& host_address() const { return host_address_; }
 
   // Makes the endpoint at `address` a peer: `who` names it in messages. The same endpoint again is the same
   // PeerId, with one more reference. Packets of a peer are lost that arrive before it is added.
@@ -88,6 +93,7 @@ class FabricTransport final : public Transport {
   const pid_t pid_;
   const uint64_t id_;
   const std::string address_;
+  const std::string host_address_;
   const std::string name_;
   const size_t max_payload_;
   // What the provider may touch until the endpoint is closed comes after it in the order of destruction.

@@ -78,7 +78,7 @@ Result<Provider> choose_provider(const Libfabric& lib, const FabricOptions& opti
   for (const std::string& name : provider_candidates(lib, options.provider)) {
     const std::string& source = is_bound_to_ip(name) ? address : given;
     if (Libfabric::Info info = query(lib, name, name == "shm" ? "" : source))
-      return Provider{name, std::move(info)};
+      return Provider{name, std::move(info), address};
   }
   if (options.provider.empty())
     return error(

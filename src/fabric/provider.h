@@ -13,6 +13,7 @@ namespace floe::fabric {
 struct Provider {
   std::string name;  // exactly as libfabric says it, such as "tcp;ofi_rxm"
   Libfabric::Info info;
+  std::string address;  // of this host, towards the others
 };
 
 // The providers to try for FLOE_PROVIDER's value, best first. "tcp" and "net" are one provider, which was

@@ -1,4 +1,5 @@
 // Messages that no peer of ours would send.
+#include <array>
 #include <cstring>
 
 #include "fabric/address.h"
@@ -24,7 +25,8 @@ class Stranger {
     FabricOptions options;
     options.provider = provider;
     options.one_host = true;
-    endpoint_ = std::move(*Endpoint::open(*lib, std::move(*fabric::choose_provider(*lib, options))));
+    endpoint_ = std::move(
+        *Endpoint::open(*lib, std::move(*fabric::choose_provider(*lib, options)), std::array<uint16_t, 1>{}));
   }
   std::string address(uint64_t id) const {
     return EndpointAddress{endpoint_->lib().version(), endpoint_->provider(), endpoint_->name_format(),

@@ -13,13 +13,14 @@ struct NumberField {
   std::string_view name;
   uint64_t most;
 };
-constexpr std::array<NumberField, 5> kNumbers = {{{"version", UINT32_MAX},
+constexpr std::array<NumberField, 6> kNumbers = {{{"version", UINT32_MAX},
                                                   {"size", UINT32_MAX},
                                                   {"key", UINT64_MAX},
                                                   {"nonce", UINT64_MAX},
-                                                  {"pid", INT32_MAX}}};
-constexpr std::array<std::string_view, 7> kTexts = {"host", "hostname", "socket", "token",
-                                                    "shm",  "provider", "cpus"};
+                                                  {"pid", INT32_MAX},
+                                                  {"engine", UINT64_MAX}}};
+constexpr std::array<std::string_view, 9> kTexts = {"host",     "hostname", "socket", "token",   "shm",
+                                                    "provider", "cpus",     "secret", "controls"};
 
 // Takes the fields of one flat object as the parser meets them. There is no json object: its destructor
 // allocates, and ends the process where there is no memory.
@@ -80,10 +81,10 @@ std::string quoted(const std::string& text) {
 }  // namespace
 
 std::string Card::encode() const {
-  const std::array<uint64_t, kNumbers.size()> numbers = {version, size, key, nonce,
-                                                         static_cast<uint64_t>(pid)};
-  const std::array<const std::string*, kTexts.size()> texts = {&host, &hostname, &socket, &token,
-                                                               &shm,  &provider, &cpus};
+  const std::array<uint64_t, kNumbers.size()> numbers = {
+      version, size, key, nonce, static_cast<uint64_t>(pid), engine};
+  const std::array<const std::string*, kTexts.size()> texts = {&host,     &hostname, &socket, &token,   &shm,
+                                                               &provider, &cpus,     &secret, &controls};
   std::string object;
   for (size_t i = 0; i < numbers.size(); ++i)
     object += fmt::format("{}\"{}\":{}", i == 0 ? '{' : ',', kNumbers[i].name, numbers[i]);
@@ -106,7 +107,10 @@ Result<Card> Card::decode(const std::string& text, uint32_t rank) {
               std::move(r.texts[3]),
               std::move(r.texts[4]),
               std::move(r.texts[5]),
-              std::move(r.texts[6])};
+              std::move(r.texts[6]),
+              r.numbers[5],
+              std::move(r.texts[7]),
+              std::move(r.texts[8])};
 }
 
 }  // namespace floe

@@ -21,6 +21,9 @@ struct Card {
   std::string socket, token;
   std::string shm, provider;  // settings that all ranks must share
   std::string cpus;           // that this rank may use, as a CPU list
+  uint64_t engine = 0;        // identifies this rank's context
+  std::string secret;         // "set" or "not set"
+  std::string controls;       // ids of the control connections that it has: see ControlWireUp
 
   std::string who(uint32_t rank) const {
     return fmt::format("rank {} (host {}, pid {})", rank, hostname, pid);

@@ -85,6 +85,7 @@ bool HostSurvivors::exchange_letters() {
 }
 
 void HostSurvivors::hear() {
+  group_.hear_of_ends();
   std::vector<pollfd> fds;
   std::vector<uint32_t> owners;
   for (uint32_t rank = 0; rank < group_.size(); ++rank) {
@@ -101,7 +102,7 @@ void HostSurvivors::hear() {
     const bool left = member.state == Member::State::kLeft ||
                       (member.segment && member.segment->header().state.load(std::memory_order_acquire) ==
                                              static_cast<uint32_t>(RankState::kLeft));
-    if (left || member.state != Member::State::kAlive) agreement_.set_gone(rank, left);
+    if (left || member.state != Member::State::kAlive) agreement_.set_gone(rank, left || member.certain);
     if (!member.pidfd.valid()) continue;
     fds.push_back({member.pidfd.get(), POLLIN, 0});
     owners.push_back(rank);

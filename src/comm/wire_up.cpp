@@ -15,7 +15,11 @@
 namespace floe {
 
 WireUp::WireUp(Engine& engine, const WireUpConfig& config, Exchange* exchange)
-    : engine_(engine), config_(config), exchange_(exchange), deadline_(Deadline::in_ms(config.timeout_ms)) {}
+    : engine_(engine),
+      config_(config),
+      exchange_(exchange),
+      control_(engine, exchange, config.rank),
+      deadline_(Deadline::in_ms(config.timeout_ms)) {}
 
 Status WireUp::exchange_cards(std::vector<Card>* cards) {
   auto listener = UnixListener::create(config_.size);
@@ -34,7 +38,10 @@ Status WireUp::exchange_cards(std::vector<Card>* cards) {
             listener_->token(),
             engine_.settings().shm ? "on" : "off",
             engine_.settings().provider,
-            format_cpu_list(allowed_cpus())};
+            format_cpu_list(allowed_cpus()),
+            engine_.id(),
+            engine_.settings().secret.empty() ? "not set" : "set",
+            control_.ids()};
   const auto texts = exchange_->all(Phase::kCard, mine.encode(), deadline_);
   if (!texts.ok()) return texts.status();
   for (uint32_t rank = 0; rank < config_.size; ++rank) {
@@ -48,9 +55,10 @@ Status WireUp::exchange_cards(std::vector<Card>* cards) {
     if (card->size != mine.size) return differs("size", card->size, mine.size);
     if (card->shm != mine.shm) return differs("FLOE_SHM", card->shm, mine.shm);
     if (card->provider != mine.provider) return differs("FLOE_PROVIDER", card->provider, mine.provider);
+    if (card->secret != mine.secret) return differs("FLOE_SECRET", card->secret, mine.secret);
     cards->push_back(std::move(*card));
   }
-  return {};
+  return control_.decide(*cards, *texts);
 }
 
 // Members with what ranks of one host share; others have only a name.
@@ -61,6 +69,7 @@ Result<std::vector<Member>> WireUp::share_memory(const std::vector<Card>& cards)
   size_t self = 0;
   for (uint32_t rank = 0; rank < config_.size; ++rank) {
     members[rank].who = cards[rank].who(rank);
+    members[rank].engine = cards[rank].engine;
     members[rank].host = first_of.try_emplace(cards[rank].host, rank).first->second;
     if (cards[rank].host != cards[config_.rank].host) continue;
     if (rank == config_.rank) self = local.size();
@@ -77,8 +86,9 @@ Result<std::vector<Member>> WireUp::share_memory(const std::vector<Card>& cards)
     (*segment)->header().arena = (*arena)->id();
     (*segment)->header().arena_bytes = (*arena)->bytes();
   }
-  const std::vector<int> give = {(*segment)->fd(), engine_.bell().page_fd(), engine_.bell().event_fd(),
-                                 arena.ok() ? (*arena)->fd() : (*segment)->fd()};
+  std::vector<int> give = {(*segment)->fd(), engine_.bell().page_fd(), engine_.bell().event_fd(),
+                           arena.ok() ? (*arena)->fd() : (*segment)->fd()};
+  if (control_.inbox() >= 0) give.push_back(control_.inbox());
   // Everybody is here already. If one can't share, the others must learn it in time to do without.
   const Deadline soon = deadline_.earlier(Deadline::in_ms(config_.timeout_ms / 2));
   auto received =
@@ -104,31 +114,44 @@ Result<std::vector<Member>> WireUp::share_memory(const std::vector<Card>& cards)
       if (!shared.ok()) return shared.status().in(member.who);
       arenas_.push_back(std::move(*shared));
     }
+    if (control_.inbox() >= 0) control_.keep(local[i].rank, std::move(fds[4]));
     member.pidfd = std::move((*received)[i].pidfd);
   }
   segment_ = std::move(*segment);
   return members;
 }
 
-Status WireUp::connect_fabric(const std::vector<Card>& cards, bool one_host, std::vector<Member>* members) {
+Status WireUp::connect_fabric(const std::vector<Card>& cards, bool one_host, GroupConfig* group) {
   FabricTransport* fabric = nullptr;
   {
     const std::lock_guard guard(engine_.lock());
-    auto opened = engine_.fabric(
-        {engine_.settings().provider, engine_.settings().interface, config_.route_to, one_host});
+    auto opened = engine_.fabric({engine_.settings().provider, engine_.settings().interface, config_.route_to,
+                                  one_host, engine_.settings().port_range});
     if (!opened.ok()) return opened.status();
     fabric = *opened;
   }
-  const auto addresses = exchange_->all(Phase::kFabric, fabric->address(), deadline_);
-  if (!addresses.ok()) return addresses.status();
-  const std::lock_guard guard(engine_.lock());
-  for (uint32_t rank = 0; rank < config_.size; ++rank) {
-    Member& member = (*members)[rank];
-    if (rank == config_.rank || member.route.transport) continue;
-    const auto peer = fabric->add_peer((*addresses)[rank], cards[rank].who(rank));
-    if (!peer.ok()) return peer.status().in(cards[rank].who(rank));
-    member.route = {fabric, *peer};
+  const auto listening = control_.listen(group->members, fabric->host_address());
+  if (!listening.ok()) return listening.status();
+  // Two lines: libfabric's address, and where the host can be called.
+  const auto values = exchange_->all(Phase::kFabric, fabric->address() + '\n' + *listening, deadline_);
+  if (!values.ok()) return values.status();
+  std::vector<std::string> callable(config_.size);
+  {
+    const std::lock_guard guard(engine_.lock());
+    for (uint32_t rank = 0; rank < config_.size; ++rank) {
+      const std::string& value = (*values)[rank];
+      const size_t end = std::min(value.find('\n'), value.size());
+      callable[rank] = value.substr(std::min(end + 1, value.size()));
+      Member& member = group->members[rank];
+      if (rank == config_.rank || member.route.transport) continue;
+      const auto peer = fabric->add_peer(value.substr(0, end), cards[rank].who(rank));
+      if (!peer.ok()) return peer.status().in(cards[rank].who(rank));
+      member.route = {fabric, *peer};
+    }
   }
+  auto control = control_.connect(cards, callable, group->members, deadline_);
+  if (!control.ok()) return control.status();
+  group->control = std::move(*control);
   return {};
 }
 
@@ -179,6 +202,7 @@ Result<GroupConfig> WireUp::connect() {
     for (uint32_t rank = 0; rank < config_.size; ++rank) {
       group.members[rank].who = cards[rank].who(rank);
       group.members[rank].host = rank;
+      group.members[rank].engine = cards[rank].engine;
     }
   }
 
@@ -201,7 +225,7 @@ Result<GroupConfig> WireUp::connect() {
     if (arenas_.size() != segments.size()) arenas_.clear();
     if (one_host) group.direct = std::make_unique<DirectPath>(segments, self, std::move(arenas_));
   }
-  if (!group.direct) FLOE_TRY(connect_fabric(cards, one_host, &group.members));
+  if (!group.direct) FLOE_TRY(connect_fabric(cards, one_host, &group));
   return group;
 }
 

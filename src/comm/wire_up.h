@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "boot/unix_exchange.h"
+#include "comm/control_wire_up.h"
 #include "comm/exchange.h"
 #include "engine/engine.h"
 #include "engine/group.h"
@@ -44,11 +45,12 @@ class WireUp {
   // Whether the ranks of this host are more than the CPUs that they may use together.
   bool oversubscribed(const std::vector<Card>& cards) const;
   Result<std::vector<Member>> share_memory(const std::vector<Card>& cards);
-  Status connect_fabric(const std::vector<Card>& cards, bool one_host, std::vector<Member>* members);
+  Status connect_fabric(const std::vector<Card>& cards, bool one_host, GroupConfig* group);
 
   Engine& engine_;
   WireUpConfig config_;
   Exchange* exchange_;
+  ControlWireUp control_;
   Deadline deadline_;
   std::optional<UnixListener> listener_;
   std::shared_ptr<Segment> segment_;

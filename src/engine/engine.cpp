@@ -130,6 +130,16 @@ Result<FabricTransport*> Engine::fabric(const FabricOptions& options) {
   return fabric_.get();
 }
 
+std::vector<std::shared_ptr<Control>> Engine::controls() {
+  std::vector<std::shared_ptr<Control>> living;
+  std::erase_if(controls_, [](const auto& control) { return control.expired(); });
+  for (const auto& control : controls_)
+    if (auto one = control.lock()) living.push_back(std::move(one));
+  return living;
+}
+
+void Engine::add(const std::shared_ptr<Control>& control) { controls_.push_back(control); }
+
 void Engine::add(Group& group) {
   groups_.push_back(&group);
   busy_.reserve(groups_.size());  // so that started() can't fail
@@ -209,9 +219,11 @@ void Engine::wake_sleepers() {
 std::vector<int> Engine::wait_fds() {
   std::vector<int> fds = {bell_.event_fd()};
   if (fabric_ && fabric_->wait_fd() >= 0) fds.push_back(fabric_->wait_fd());
-  for (const Group* group : busy_)
+  for (const Group* group : busy_) {
+    if (group->control()) fds.push_back(group->control()->wait_fd());
     for (const Member& member : group->members())
       if (member.pidfd.valid() && member.state == Member::State::kAlive) fds.push_back(member.pidfd.get());
+  }
   return fds;
 }
 

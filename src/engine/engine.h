@@ -61,6 +61,10 @@ class Engine final : private PacketSink {
   Result<FabricTransport*> fabric(const FabricOptions& options);
   FabricTransport* fabric_if_open() const { return fabric_.get(); }
 
+  // The control connections that this context has, as long as some group uses them. Lock held.
+  std::vector<std::shared_ptr<Control>> controls();
+  void add(const std::shared_ptr<Control>& control);
+
   // Groups are added before their first operation and removed after their last. Lock held.
   void add(Group& group);
   void remove(Group& group);
@@ -116,6 +120,7 @@ class Engine final : private PacketSink {
   std::vector<Group*> groups_;
   std::vector<Group*> busy_;  // groups with operations under way
   std::unique_ptr<FabricTransport> fabric_;
+  std::vector<std::weak_ptr<Control>> controls_;
   Clock::time_point last_check_{};
   uint32_t passes_ = 0;
 

@@ -200,7 +200,7 @@ void Group::on_packet(const PacketHeader& header, std::span<const std::byte> pay
   }
   Member& sender = config_.members[header.source];
   if (header.kind == PacketKind::kLeave) {
-    set_gone(sender, Member::State::kLeft);
+    set_left(sender);
     PacketHeader answer;
     answer.kind = PacketKind::kLeaveAck;
     messenger_.control(header.source, answer);
@@ -288,7 +288,7 @@ void Group::lost(uint32_t peer, const Status& why) {
   if (member.state != Member::State::kAlive) return;
   if (why.code() == FLOE_ERR_INTERNAL) return fail(why.in(member.who), peer);
   log(LogLevel::kInfo, "'{}': {} is lost: {}", config_.name, member.who, why.message());
-  set_gone(member, Member::State::kDied);
+  set_dead(member, "died", false);
 }
 
 }  // namespace floe

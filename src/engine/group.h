@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "boot/control.h"
 #include "engine/collective.h"
 #include "engine/message.h"
 #include "engine/messenger.h"
@@ -28,9 +29,12 @@ struct Member {
   std::shared_ptr<Segment> segment;  // null: on another host
   std::optional<Bell> bell;          // of a member on this host
   Messenger::Route route;
-  uint32_t host = 0;  // the lowest rank that shares memory with it, or its own
+  uint32_t host = 0;    // the lowest rank that shares memory with it, or its own
+  uint64_t engine = 0;  // for GroupConfig::control
   State state = State::kAlive;
   Clock::time_point gone_since{};  // once it is not alive
+  std::string how;                 // "died": what follows its name then
+  bool certain = false;            // that its process has ended or left; otherwise it is only out of reach
   bool settled = false;  // over fabric: has all that this rank, leaving, had sent, or needs it no more
 };
 
@@ -43,6 +47,7 @@ struct GroupConfig {
   std::vector<Member> members;
   std::unique_ptr<ShmTransport> shm;   // if any member's route uses it
   std::unique_ptr<DirectPath> direct;  // if all members share memory
+  std::shared_ptr<Control> control;    // if they are on several hosts
 };
 
 class Group final : public PacketSink {
@@ -55,6 +60,7 @@ class Group final : public PacketSink {
   const std::string& name() const { return config_.name; }
   DirectPath* direct() const { return config_.direct.get(); }
   const std::vector<Member>& members() const { return config_.members; }
+  const Control* control() const { return config_.control.get(); }
   bool oversubscribed() const { return config_.oversubscribed; }
   uint64_t timeout_ms() const { return config_.timeout_ms; }
   void set_timeout(uint64_t ms) { config_.timeout_ms = ms; }
@@ -80,6 +86,8 @@ class Group final : public PacketSink {
   int progress();
   // Until a fault that a peer has told of is due; Millis::max() if there is none.
   Millis longest_sleep() const;
+  // Takes note of members on other hosts whose end has become known.
+  void hear_of_ends();
   // What need not be done on every pass: liveness, peers' faults, deadlines, probes.
   void check();
   // Wakes peers that sleep, if anything was published for them since the last call.
@@ -138,7 +146,8 @@ class Group final : public PacketSink {
   void remember(const Descriptor& descriptor);
   void enqueue(std::shared_ptr<Collective> collective);
   void check_members();
-  void set_gone(Member& member, Member::State state);
+  void set_left(Member& member);
+  void set_dead(Member& member, std::string how, bool certain);
   bool over_fabric(const Member& member) const;
   void check_waiting_for_gone();
   void check_time();
@@ -185,6 +194,7 @@ class Group final : public PacketSink {
   std::optional<uint32_t> disagrees_;  // a rank whose flag shows another collective
   Status fault_;
   bool leaving_ = false;
+  uint64_t ends_heard_ = 0;
   bool published_ = false;  // something that peers may sleep for
 };
 

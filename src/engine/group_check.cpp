@@ -30,9 +30,32 @@ void Group::check() {
 
 bool Group::over_fabric(const Member& member) const { return member.route.transport != config_.shm.get(); }
 
-void Group::set_gone(Member& member, Member::State state) {
-  member.state = state;
+void Group::set_left(Member& member) {
+  member.state = Member::State::kLeft;
   member.gone_since = Clock::now();
+  member.how = "left the communicator";
+  member.certain = true;
+}
+
+void Group::set_dead(Member& member, std::string how, bool certain) {
+  member.state = Member::State::kDied;
+  member.gone_since = Clock::now();
+  member.how = std::move(how);
+  member.certain = certain;
+}
+
+void Group::hear_of_ends() {
+  if (!config_.control) return;
+  const uint64_t news = config_.control->poll();
+  if (news == ends_heard_) return;
+  for (Member& member : config_.members) {
+    if (member.segment || member.state == Member::State::kLeft || member.certain) continue;
+    const Control::End* const end = config_.control->end_of(member.engine);
+    if (!end) continue;
+    log(LogLevel::kInfo, "'{}': {} {}", config_.name, member.who, end->how);
+    set_dead(member, end->how, end->certain);
+  }
+  ends_heard_ = news;
 }
 
 void Group::check_alarm() {
@@ -45,6 +68,7 @@ void Group::check_alarm() {
 }
 
 void Group::check_members() {
+  hear_of_ends();
   std::vector<pollfd> fds;
   std::vector<uint32_t> owners;
   for (uint32_t peer = 0; peer < size(); ++peer) {
@@ -55,7 +79,7 @@ void Group::check_members() {
       // Acquire: pairs with the release in publish_state(); the record is complete.
       const auto state = static_cast<RankState>(header.state.load(std::memory_order_acquire));
       // Over fabric the news that it left comes as a packet, behind all that it has sent.
-      if (state == RankState::kLeft && !over_fabric(member)) set_gone(member, Member::State::kLeft);
+      if (state == RankState::kLeft && !over_fabric(member)) set_left(member);
       if (state == RankState::kFailed) return take_fault(peer);
     }
     if (member.pidfd.valid() && member.state == Member::State::kAlive) {
@@ -70,7 +94,10 @@ void Group::check_members() {
     // It may have left properly, or failed, just before it ended.
     const auto state = static_cast<RankState>(member.segment->header().state.load(std::memory_order_acquire));
     if (state == RankState::kFailed) return take_fault(owners[i]);
-    set_gone(member, state == RankState::kLeft ? Member::State::kLeft : Member::State::kDied);
+    if (state == RankState::kLeft)
+      set_left(member);
+    else
+      set_dead(member, "died", true);
   }
 }
 
@@ -116,8 +143,13 @@ void Group::check_waiting_for_gone() {
         others |= message->waits_for(other) && members[other].state == Member::State::kAlive;
       stuck |= died || !others;
     }
-    if (stuck)
-      fail(error(FLOE_ERR_PEER, "{} {}", members[peer].who, died ? "died" : "left the communicator"), peer);
+    if (!stuck) continue;
+    // A host's ranks may all die at once, and who waits for which differs: all name the first.
+    uint32_t first = peer;
+    for (uint32_t other = peer; died && other-- > 0;)
+      if (members[other].host == members[peer].host && members[other].state == Member::State::kDied)
+        first = other;
+    fail(error(FLOE_ERR_PEER, "{} {}", members[first].who, members[first].how), first);
   }
 }
 

@@ -1,8 +1,6 @@
-// floe_comm_shrink across hosts. A process of another user is on another host as far as floe knows; what
-// these processes find out about each other is what libfabric tells them, as between real hosts. Where they
-// are killed, loopback's kernel answers at once and the connection counts as lost after 6 s.
+// floe_comm_shrink across hosts, which are pretended. What these processes find out about each other is what
+// their control connections and libfabric tell them, as between real hosts.
 #include <signal.h>
-#include <sys/prctl.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -12,6 +10,7 @@
 #include <thread>
 
 #include "exercise.h"
+#include "pretended_hosts.h"
 #include "survivors.h"
 
 namespace floe::test {
@@ -19,18 +18,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-class ShrinkHosts : public testing::Test {
- protected:
-  void SetUp() override {
-    if (geteuid() != 0) GTEST_SKIP() << "only root can be other users";
-  }
-};
-
-void move_to_host(uint32_t host) {
-  constexpr uid_t kFirst = 61000;
-  ASSERT_EQ(0, seteuid(kFirst + host));
-  ASSERT_EQ(0, prctl(PR_SET_DUMPABLE, 1)) << "else /proc/self is root's, and no rank is found to be local";
-}
+class ShrinkHosts : public PretendedHosts {};
 
 uint32_t rank_without(const std::set<uint32_t>& victims, uint32_t rank) {
   uint32_t result = rank;

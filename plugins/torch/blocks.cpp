@@ -9,6 +9,7 @@
 #include <unordered_set>
 
 #include "backend.h"
+#include "staging.h"
 
 namespace floe_torch {
 namespace {
@@ -75,7 +76,7 @@ Blocks blocks_of_rows(const char* what, const at::Tensor& tensor, const std::vec
 
 // Tensors to receive into: the given ones where floe can use them. One that is given several times, as in
 // [tensor] * world_size, ends with what the last rank of it sent, as over other backends.
-Tensors landing_for(const Tensors& tensors) {
+Tensors block_landing_for(const Tensors& tensors) {
   const at::AutoDispatchBelowADInplaceOrView below_autograd;
   Tensors landing;
   std::unordered_set<const void*> taken;
@@ -84,18 +85,6 @@ Tensors landing_for(const Tensors& tensors) {
     landing.push_back(fits ? tensor : at::empty_like(tensor, at::MemoryFormat::Contiguous));
   }
   return landing;
-}
-
-void copy_landed(const Tensors& landing, const Tensors& tensors) {
-  const at::AutoDispatchBelowADInplaceOrView below_autograd;
-  for (size_t i = 0; i < tensors.size(); ++i)
-    if (!landing[i].is_same(tensors[i])) tensors[i].copy_(landing[i]);
-}
-
-Operation::Epilogue copy_out(Tensors landing, Tensors tensors) {
-  return [landing = std::move(landing), tensors = std::move(tensors)](const auto&) {
-    copy_landed(landing, tensors);
-  };
 }
 
 // Tensors to send from.
@@ -112,7 +101,7 @@ void check_blocks(const char* what, const Tensors& list, int size, int rank, con
   TORCH_CHECK(static_cast<int>(list.size()) == size, what, ": a list of ", list.size(),
               " tensors is given where ", size, " are needed, one per rank");
   for (const at::Tensor& tensor : list) {
-    check_dense(what, tensor);
+    check_input(what, tensor);
     TORCH_CHECK(tensor.scalar_type() == model.scalar_type(), what, ": the tensors have different types, ",
                 tensor.scalar_type(), " and ", model.scalar_type());
   }
@@ -130,9 +119,10 @@ Backend::WorkPtr Backend::allgather(TensorLists& outputs, Tensors& inputs,
   TORCH_CHECK(outputs.size() == 1, what, ": takes one list of outputs, got ", outputs.size());
   const Tensors& list = outputs.front();
   check_blocks(what, list, size_, rank_, input);
-  const Tensors landing = landing_for(list);
-  const auto call = [from = to_move(input), to = blocks_to_move(landing)](floe_comm_t* comm,
-                                                                          floe_request_t** request) {
+  const Tensors landing = block_landing_for(list);
+  const at::Tensor part = packed(input);
+  const auto call = [part, from = to_move(part), to = blocks_to_move(landing)](floe_comm_t* comm,
+                                                                               floe_request_t** request) {
     return floe_all_gather_v(comm, from.data, to.data, to.counts.data(), to.offsets.data(), from.type,
                              request);
   };
@@ -149,10 +139,11 @@ Backend::WorkPtr Backend::allgather(TensorLists& outputs, Tensors& inputs,
 Backend::WorkPtr Backend::reduce_scatter(Tensors& outputs, TensorLists& inputs,
                                          const c10d::ReduceScatterOptions& opts) {
   constexpr const char* what = "floe:reduce_scatter";
-  const at::Tensor& output = single(what, outputs);
+  const at::Tensor& output = single_output(what, outputs);
   TORCH_CHECK(inputs.size() == 1, what, ": takes one list of inputs, got ", inputs.size());
   check_blocks(what, inputs.front(), size_, rank_, output);
-  const Reduction to = to_reduce(what, output, opts.reduceOp);  // before anything is copied
+  const at::Tensor landing = landing_for(output);
+  const Reduction to = to_reduce(what, landing, opts.reduceOp);  // before anything is copied
   const Tensors parts = departing(inputs.front());
   std::vector<Elements> elements;
   uint64_t element = 1;
@@ -171,6 +162,7 @@ Backend::WorkPtr Backend::reduce_scatter(Tensors& outputs, TensorLists& inputs,
                  .inputs = parts,
                  .outputs = {outputs},
                  .calls = {call},
+                 .epilogue = copy_out(landing, output),
                  .asynchronous = opts.asyncOp,
                  .timeout = opts.timeout});
 }
@@ -186,12 +178,13 @@ Backend::WorkPtr Backend::gather(TensorLists& outputs, Tensors& inputs, const c1
     TORCH_CHECK(outputs.size() == 1, what, ": the root needs one list of outputs, got ", outputs.size());
     list = outputs.front();
     check_blocks(what, list, size_, rank_, input);
-    landing = landing_for(list);
+    landing = block_landing_for(list);
   } else {
     TORCH_CHECK(outputs.empty(), what, ": only the root has outputs");
   }
-  const auto call = [from = to_move(input), to = blocks_to_move(landing), root](floe_comm_t* comm,
-                                                                                floe_request_t** request) {
+  const at::Tensor part = packed(input);
+  const auto call = [part, from = to_move(part), to = blocks_to_move(landing), root](
+                        floe_comm_t* comm, floe_request_t** request) {
     return floe_gather_v(comm, from.data, from.count, to.data, to.counts.data(), to.offsets.data(), from.type,
                          root, request);
   };
@@ -208,7 +201,8 @@ Backend::WorkPtr Backend::gather(TensorLists& outputs, Tensors& inputs, const c1
 Backend::WorkPtr Backend::scatter(Tensors& outputs, TensorLists& inputs, const c10d::ScatterOptions& opts) {
   constexpr const char* what = "floe:scatter";
   const uint32_t root = root_rank(what, opts.rootRank);
-  const at::Tensor& output = single(what, outputs);
+  const at::Tensor& output = single_output(what, outputs);
+  const at::Tensor landing = landing_for(output);
   Tensors parts;
   if (rank_ == opts.rootRank) {
     TORCH_CHECK(inputs.size() == 1, what, ": the root needs one list of inputs, got ", inputs.size());
@@ -217,8 +211,8 @@ Backend::WorkPtr Backend::scatter(Tensors& outputs, TensorLists& inputs, const c
   } else {
     TORCH_CHECK(inputs.empty(), what, ": only the root has inputs");
   }
-  const auto call = [to = to_move(output), from = blocks_to_move(parts), root](floe_comm_t* comm,
-                                                                               floe_request_t** request) {
+  const auto call = [to = to_move(landing), from = blocks_to_move(parts), root](floe_comm_t* comm,
+                                                                                floe_request_t** request) {
     return floe_scatter_v(comm, from.data, from.counts.data(), from.offsets.data(), to.data, to.count,
                           to.type, root, request);
   };
@@ -227,6 +221,7 @@ Backend::WorkPtr Backend::scatter(Tensors& outputs, TensorLists& inputs, const c
                  .inputs = parts,
                  .outputs = {outputs},
                  .calls = {call},
+                 .epilogue = copy_out(landing, output),
                  .asynchronous = opts.asyncOp,
                  .timeout = opts.timeout});
 }
@@ -238,10 +233,10 @@ Backend::WorkPtr Backend::alltoall(Tensors& outputs, Tensors& inputs, const c10d
   TORCH_CHECK(!inputs.empty(), what, ": the list of inputs is empty");
   TORCH_CHECK(static_cast<int>(outputs.size()) == size_, what, ": a list of ", outputs.size(),
               " tensors is given where ", size_, " are needed, one per rank");
-  check_dense(what, outputs[rank_]);
+  check_output(what, outputs[rank_]);
   check_blocks(what, inputs, size_, rank_, outputs[rank_]);
   check_blocks(what, outputs, size_, rank_, inputs[rank_]);
-  const Tensors parts = departing(inputs), landing = landing_for(outputs);
+  const Tensors parts = departing(inputs), landing = block_landing_for(outputs);
   const auto call = [from = blocks_to_move(parts), to = blocks_to_move(landing),
                      type = to_move(parts.front()).type](floe_comm_t* comm, floe_request_t** request) {
     return floe_all_to_all_v(comm, from.data, from.counts.data(), from.offsets.data(), to.data,
@@ -262,12 +257,14 @@ Backend::WorkPtr Backend::alltoall_base(at::Tensor& output, at::Tensor& input,
                                         std::vector<int64_t>& input_splits,
                                         const c10d::AllToAllOptions& opts) {
   constexpr const char* what = "floe:all_to_all";
-  for (const at::Tensor* tensor : {&output, &input}) check_tensor(what, *tensor);
+  check_input(what, input);
+  check_output(what, output);
   TORCH_CHECK(output.scalar_type() == input.scalar_type(), what, ": input and output have different types, ",
               input.scalar_type(), " and ", output.scalar_type());
-  const auto call = [to = blocks_of_rows(what, output, output_splits, size_),
-                     from = blocks_of_rows(what, input, input_splits, size_),
-                     type = to_move(input).type](floe_comm_t* comm, floe_request_t** request) {
+  const at::Tensor rows = packed(input), landing = landing_for(output);
+  const auto call = [rows, to = blocks_of_rows(what, landing, output_splits, size_),
+                     from = blocks_of_rows(what, rows, input_splits, size_),
+                     type = to_move(rows).type](floe_comm_t* comm, floe_request_t** request) {
     return floe_all_to_all_v(comm, from.data, from.counts.data(), from.offsets.data(), to.data,
                              to.counts.data(), to.offsets.data(), type, request);
   };
@@ -276,6 +273,7 @@ Backend::WorkPtr Backend::alltoall_base(at::Tensor& output, at::Tensor& input,
                  .inputs = {input},
                  .outputs = {{output}},
                  .calls = {call},
+                 .epilogue = copy_out(landing, output),
                  .asynchronous = opts.asyncOp,
                  .timeout = opts.timeout});
 }

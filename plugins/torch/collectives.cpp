@@ -2,6 +2,7 @@
 #include <c10/util/Exception.h>
 
 #include "backend.h"
+#include "staging.h"
 
 namespace floe_torch {
 namespace {
@@ -25,6 +26,7 @@ Call all_gather_call(const at::Tensor& input, const at::Tensor& output) {
   };
 }
 
+// As above for `input`; the output's owner keeps it.
 Call reduce_scatter_call(const char* what, const at::Tensor& input, const at::Tensor& output,
                          const c10d::ReduceOp& op) {
   const Reduction to = to_reduce(what, output, op);
@@ -36,12 +38,13 @@ Call reduce_scatter_call(const char* what, const at::Tensor& input, const at::Te
   };
 }
 
-void check_pairs(const char* what, const std::vector<at::Tensor>& a, const std::vector<at::Tensor>& b) {
-  TORCH_CHECK(!a.empty() && a.size() == b.size(), what, ": lists of ", a.size(), " outputs and ", b.size(),
-              " inputs are given: equally many are needed, and at least one");
-  for (size_t i = 0; i < a.size(); ++i) {
-    check_tensor(what, a[i]);
-    check_tensor(what, b[i]);
+void check_pairs(const char* what, const std::vector<at::Tensor>& outputs,
+                 const std::vector<at::Tensor>& inputs) {
+  TORCH_CHECK(!outputs.empty() && outputs.size() == inputs.size(), what, ": lists of ", outputs.size(),
+              " outputs and ", inputs.size(), " inputs are given: equally many are needed, and at least one");
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    check_output(what, outputs[i]);
+    check_input(what, inputs[i]);
   }
 }
 
@@ -51,12 +54,13 @@ void check_pairs(const char* what, const std::vector<at::Tensor>& a, const std::
 
 Backend::WorkPtr Backend::allreduce(Tensors& tensors, const c10d::AllreduceOptions& opts) {
   constexpr const char* what = "floe:all_reduce";
-  const Reduction reduction = to_reduce(what, single(what, tensors), opts.reduceOp);
+  const at::Tensor buffer = packed(single_output(what, tensors));
   return launch({.type = c10d::OpType::ALLREDUCE,
                  .title = what,
                  .inputs = tensors,
                  .outputs = {tensors},
-                 .calls = {all_reduce_call(reduction)},
+                 .calls = {all_reduce_call(to_reduce(what, buffer, opts.reduceOp))},
+                 .epilogue = copy_out(buffer, tensors.front()),
                  .asynchronous = opts.asyncOp,
                  .timeout = opts.timeout});
 }
@@ -65,15 +69,16 @@ Backend::WorkPtr Backend::allreduce_coalesced(Tensors& tensors, const c10d::Allr
   constexpr const char* what = "floe:all_reduce";
   TORCH_CHECK(!tensors.empty(), what, ": the list of tensors is empty");
   std::vector<Call> calls;
-  for (const at::Tensor& tensor : tensors) {
-    check_tensor(what, tensor);
-    calls.push_back(all_reduce_call(to_reduce(what, tensor, opts.reduceOp)));
-  }
+  for (const at::Tensor& tensor : tensors) check_output(what, tensor);
+  const Tensors buffers = packed(tensors);
+  for (const at::Tensor& buffer : buffers)
+    calls.push_back(all_reduce_call(to_reduce(what, buffer, opts.reduceOp)));
   return launch({.type = c10d::OpType::ALLREDUCE_COALESCED,
                  .title = what,
                  .inputs = tensors,
                  .outputs = {tensors},
                  .calls = std::move(calls),
+                 .epilogue = copy_out(buffers, tensors),
                  .asynchronous = opts.asyncOp,
                  .timeout = opts.timeout});
 }
@@ -81,7 +86,8 @@ Backend::WorkPtr Backend::allreduce_coalesced(Tensors& tensors, const c10d::Allr
 Backend::WorkPtr Backend::reduce(Tensors& tensors, const c10d::ReduceOptions& opts) {
   constexpr const char* what = "floe:reduce";
   const uint32_t root = root_rank(what, opts.rootRank);
-  const Reduction r = to_reduce(what, single(what, tensors), opts.reduceOp);
+  const at::Tensor buffer = packed(single_output(what, tensors));
+  const Reduction r = to_reduce(what, buffer, opts.reduceOp);
   const bool is_root = rank_ == opts.rootRank;
   const Call call = [r, root, is_root](floe_comm_t* comm, floe_request_t** request) {
     return with_op(comm, r, [&](floe_op_t op) {
@@ -94,6 +100,7 @@ Backend::WorkPtr Backend::reduce(Tensors& tensors, const c10d::ReduceOptions& op
                  .inputs = tensors,
                  .outputs = {tensors},
                  .calls = {call},
+                 .epilogue = copy_out(buffer, tensors.front()),
                  .asynchronous = opts.asyncOp,
                  .timeout = opts.timeout});
 }
@@ -108,16 +115,17 @@ Backend::WorkPtr Backend::reduce_scatter_tensor_coalesced(Tensors& outputs, Tens
                                                           const c10d::ReduceScatterOptions& opts) {
   constexpr const char* what = "floe:reduce_scatter";
   check_pairs(what, outputs, inputs);
+  for (size_t i = 0; i < inputs.size(); ++i) check_match(what, inputs[i], outputs[i], size_);
+  const Tensors landing = landing_for(outputs);
   std::vector<Call> calls;
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    check_match(what, inputs[i], outputs[i], size_);
-    calls.push_back(reduce_scatter_call(what, inputs[i], outputs[i], opts.reduceOp));
-  }
+  for (size_t i = 0; i < inputs.size(); ++i)
+    calls.push_back(reduce_scatter_call(what, packed(inputs[i]), landing[i], opts.reduceOp));
   return launch({.type = c10d::OpType::_REDUCE_SCATTER_BASE,
                  .title = what,
                  .inputs = inputs,
                  .outputs = {outputs},
                  .calls = std::move(calls),
+                 .epilogue = copy_out(landing, outputs),
                  .asynchronous = opts.asyncOp,
                  .timeout = opts.timeout});
 }
@@ -127,7 +135,8 @@ Backend::WorkPtr Backend::reduce_scatter_tensor_coalesced(Tensors& outputs, Tens
 Backend::WorkPtr Backend::broadcast(Tensors& tensors, const c10d::BroadcastOptions& opts) {
   constexpr const char* what = "floe:broadcast";
   const uint32_t root = root_rank(what, opts.rootRank);
-  const Elements e = to_move(single(what, tensors));
+  const at::Tensor buffer = packed(single_output(what, tensors));
+  const Elements e = to_move(buffer);
   const Call call = [e, root](floe_comm_t* comm, floe_request_t** request) {
     return floe_broadcast(comm, e.data, e.count, e.type, root, request);
   };
@@ -136,6 +145,7 @@ Backend::WorkPtr Backend::broadcast(Tensors& tensors, const c10d::BroadcastOptio
                  .inputs = tensors,
                  .outputs = {tensors},
                  .calls = {call},
+                 .epilogue = copy_out(buffer, tensors.front()),
                  .asynchronous = opts.asyncOp,
                  .timeout = opts.timeout});
 }
@@ -150,16 +160,16 @@ Backend::WorkPtr Backend::allgather_into_tensor_coalesced(Tensors& outputs, Tens
                                                           const c10d::AllgatherOptions& opts) {
   constexpr const char* what = "floe:all_gather";
   check_pairs(what, outputs, inputs);
+  for (size_t i = 0; i < inputs.size(); ++i) check_match(what, outputs[i], inputs[i], size_);
+  const Tensors landing = landing_for(outputs);
   std::vector<Call> calls;
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    check_match(what, outputs[i], inputs[i], size_);
-    calls.push_back(all_gather_call(inputs[i], outputs[i]));
-  }
+  for (size_t i = 0; i < inputs.size(); ++i) calls.push_back(all_gather_call(packed(inputs[i]), landing[i]));
   return launch({.type = c10d::OpType::_ALLGATHER_BASE,
                  .title = what,
                  .inputs = inputs,
                  .outputs = {outputs},
                  .calls = std::move(calls),
+                 .epilogue = copy_out(landing, outputs),
                  .asynchronous = opts.asyncOp,
                  .timeout = opts.timeout});
 }
@@ -178,13 +188,13 @@ Backend::WorkPtr Backend::allgather_coalesced(TensorLists& outputs, Tensors& inp
   Tensors flats;
   TensorLists columns;
   for (size_t i = 0; i < inputs.size(); ++i) {
-    check_tensor(what, inputs[i]);
+    check_input(what, inputs[i]);
     Tensors column;
     for (const Tensors& list : outputs) column.push_back(list[i]);
     check_list(what, column, size_, inputs[i]);
     flats.push_back(flat_like(column));
     columns.push_back(std::move(column));
-    calls.push_back(all_gather_call(inputs[i], flats.back()));
+    calls.push_back(all_gather_call(packed(inputs[i]), flats.back()));
   }
   return launch({.type = c10d::OpType::ALLGATHER_COALESCED,
                  .title = what,

@@ -3,6 +3,7 @@
 
 #include "backend.h"
 #include "errors.h"
+#include "staging.h"
 
 namespace floe_torch {
 namespace {
@@ -29,9 +30,19 @@ void check_received(const char* what, floe_request_t* request, uint64_t expected
               " bytes, and the tensor to receive into has ", expected);
 }
 
-Operation::Call send_call(Bytes part, uint32_t destination, uint64_t tag) {
-  return [=](floe_comm_t* comm, floe_request_t** request) {
+// Keeps the tensor, which may be a copy that nobody else has.
+Operation::Call send_call(const at::Tensor& tensor, uint32_t destination, uint64_t tag) {
+  return [tensor, destination, tag](floe_comm_t* comm, floe_request_t** request) {
+    const Bytes part = bytes_of(tensor);
     return floe_send(comm, part.data, part.size, FLOE_UINT8, destination, tag, request);
+  };
+}
+
+Operation::Epilogue received(const char* what, const at::Tensor& landing,
+                             const std::vector<at::Tensor>& tensors) {
+  return [what, landing, copy = copy_out(landing, tensors.front())](const auto& requests) {
+    check_received(what, requests.front(), landing.nbytes());
+    if (copy) copy(requests);
   };
 }
 
@@ -45,38 +56,39 @@ Operation::Call receive_call(Bytes part, uint32_t source, uint64_t tag) {
 
 Backend::WorkPtr Backend::send(Tensors& tensors, int destination, int tag) {
   constexpr const char* what = "floe:send";
-  const Bytes part = bytes_of(single(what, tensors));
-  return launch({.type = c10d::OpType::SEND,
-                 .title = what,
-                 .inputs = tensors,
-                 .outputs = {},
-                 .calls = {send_call(part, static_cast<uint32_t>(destination), user_tag(what, tag))}});
+  const at::Tensor& tensor = single(what, tensors);
+  return launch(
+      {.type = c10d::OpType::SEND,
+       .title = what,
+       .inputs = tensors,
+       .outputs = {},
+       .calls = {send_call(packed(tensor), static_cast<uint32_t>(destination), user_tag(what, tag))}});
 }
 
 Backend::WorkPtr Backend::recv(Tensors& tensors, int source, int tag) {
   constexpr const char* what = "floe:recv";
-  const Bytes part = bytes_of(single(what, tensors));
+  const at::Tensor landing = landing_for(single_output(what, tensors));
+  const Bytes part = bytes_of(landing);
   TORCH_CHECK(source >= 0 && source < size_, what, ": source is ", source, ": it must be a rank below ",
               size_);
-  return launch(
-      {.type = c10d::OpType::RECV,
-       .title = what,
-       .inputs = tensors,
-       .outputs = {tensors},
-       .calls = {receive_call(part, static_cast<uint32_t>(source), user_tag(what, tag))},
-       .epilogue = [part](const auto& requests) { check_received(what, requests.front(), part.size); }});
+  return launch({.type = c10d::OpType::RECV,
+                 .title = what,
+                 .inputs = tensors,
+                 .outputs = {tensors},
+                 .calls = {receive_call(part, static_cast<uint32_t>(source), user_tag(what, tag))},
+                 .epilogue = received(what, landing, tensors)});
 }
 
 Backend::WorkPtr Backend::recvAnysource(Tensors& tensors, int tag) {
   constexpr const char* what = "floe:recvAnySource";  // the name that PyTorch's profiler tests know
-  const Bytes part = bytes_of(single(what, tensors));
-  return launch(
-      {.type = c10d::OpType::RECVANYSOURCE,
-       .title = what,
-       .inputs = tensors,
-       .outputs = {tensors},
-       .calls = {receive_call(part, FLOE_ANY_SOURCE, user_tag(what, tag))},
-       .epilogue = [part](const auto& requests) { check_received(what, requests.front(), part.size); }});
+  const at::Tensor landing = landing_for(single_output(what, tensors));
+  const Bytes part = bytes_of(landing);
+  return launch({.type = c10d::OpType::RECVANYSOURCE,
+                 .title = what,
+                 .inputs = tensors,
+                 .outputs = {tensors},
+                 .calls = {receive_call(part, FLOE_ANY_SOURCE, user_tag(what, tag))},
+                 .epilogue = received(what, landing, tensors)});
 }
 
 }  // namespace floe_torch

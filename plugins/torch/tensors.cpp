@@ -1,5 +1,6 @@
 #include "tensors.h"
 
+#include <ATen/MemoryOverlap.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/scalar_tensor.h>
@@ -108,7 +109,7 @@ int64_t total(const std::vector<at::Tensor>& tensors) {
 
 }  // namespace
 
-void check_dense(const char* what, const at::Tensor& tensor) {
+void check_input(const char* what, const at::Tensor& tensor) {
   TORCH_CHECK(tensor.defined(), what, ": a tensor is undefined");
   TORCH_CHECK(tensor.layout() == at::kStrided, what, ": a tensor is sparse (", tensor.layout(),
               "): floe takes dense ones; convert it with to_dense()");
@@ -117,15 +118,22 @@ void check_dense(const char* what, const at::Tensor& tensor) {
               ": a tensor is a conjugate or negative view: call resolve_conj() or resolve_neg() first");
 }
 
-void check_tensor(const char* what, const at::Tensor& tensor) {
-  check_dense(what, tensor);
-  TORCH_CHECK(tensor.is_contiguous(), what, ": a tensor is not contiguous (sizes ", tensor.sizes(),
-              ", strides ", tensor.strides(), "): call contiguous() first");
+void check_output(const char* what, const at::Tensor& tensor) {
+  check_input(what, tensor);
+  TORCH_CHECK(tensor.is_contiguous() || at::has_internal_overlap(tensor) != at::MemOverlap::Yes, what,
+              ": elements of an output share memory (sizes ", tensor.sizes(), ", strides ", tensor.strides(),
+              "): call contiguous() first");
 }
 
 const at::Tensor& single(const char* what, const std::vector<at::Tensor>& tensors) {
   TORCH_CHECK(tensors.size() == 1, what, ": takes one tensor, got ", tensors.size());
-  check_tensor(what, tensors.front());
+  check_input(what, tensors.front());
+  return tensors.front();
+}
+
+const at::Tensor& single_output(const char* what, const std::vector<at::Tensor>& tensors) {
+  TORCH_CHECK(tensors.size() == 1, what, ": takes one tensor, got ", tensors.size());
+  check_output(what, tensors.front());
   return tensors.front();
 }
 
@@ -180,7 +188,7 @@ void check_list(const char* what, const std::vector<at::Tensor>& tensors, int64_
   TORCH_CHECK(static_cast<int64_t>(tensors.size()) == size, what, ": a list of ", tensors.size(),
               " tensors is given where ", size, " are needed, one per rank");
   for (const at::Tensor& tensor : tensors) {
-    check_dense(what, tensor);
+    check_output(what, tensor);
     check_match(what, tensor, model);
   }
 }

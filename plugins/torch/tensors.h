@@ -31,13 +31,15 @@ struct Reduction {
   std::optional<Factor> factor;  // of PREMUL_SUM, whose `op` a communicator makes: see with_op()
 };
 
-// A CPU tensor with a dense, contiguous memory of its own that means what its elements say.
-void check_tensor(const char* what, const at::Tensor& tensor);
-// The same without the need to be contiguous, for what is copied anyway.
-void check_dense(const char* what, const at::Tensor& tensor);
-// The operation's only tensor, checked.
+// A dense CPU tensor, with any strides, whose memory means what its elements say.
+void check_input(const char* what, const at::Tensor& tensor);
+// The same, and each element has memory of its own.
+void check_output(const char* what, const at::Tensor& tensor);
+// The operation's only tensor, checked as an input or as an output.
 const at::Tensor& single(const char* what, const std::vector<at::Tensor>& tensors);
+const at::Tensor& single_output(const char* what, const std::vector<at::Tensor>& tensors);
 
+// The tensors from here on are contiguous.
 // For operations that only move data: any type, as integers of the same size.
 Elements to_move(const at::Tensor& tensor);
 // For reductions.
@@ -48,7 +50,7 @@ floe_status_t with_op(floe_comm_t* comm, const Reduction& reduction,
 
 // Throws unless the types are equal and `a` has `factor` times as many elements as `b`.
 void check_match(const char* what, const at::Tensor& a, const at::Tensor& b, int64_t factor = 1);
-// Each checked, and all like `model` in type and number of elements.
+// Outputs, each checked, and all like `model` in type and number of elements.
 void check_list(const char* what, const std::vector<at::Tensor>& tensors, int64_t size,
                 const at::Tensor& model);
 

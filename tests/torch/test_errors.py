@@ -29,7 +29,7 @@ def wrong_calls() -> list[tuple[str, Callable[[], object]]]:
     ranks = dist.get_world_size()
     t = torch.ones(4, 4)
     sparse = t.to_sparse()
-    strided = t[:, ::2]
+    expanded = torch.ones(4, 1).expand(4, 2)
     conjugate = torch.ones(3, dtype=torch.complex64).conj()
     f8 = torch.ones(4).to(torch.float8_e4m3fnuz)
     c64 = torch.ones(3, dtype=torch.complex64)
@@ -39,10 +39,17 @@ def wrong_calls() -> list[tuple[str, Callable[[], object]]]:
     meta = torch.ones(2, device="meta")
     return [
         ("floe:all_reduce: a tensor is sparse", lambda: dist.all_reduce(sparse)),
+        (
+            "floe:all_reduce: a tensor is sparse",
+            lambda: backend_call("allreduce_coalesced", [sparse]),
+        ),
         ("floe:broadcast: a tensor is sparse", lambda: backend_call("broadcast", [sparse])),
-        (r"not contiguous \(sizes \[4, 2\], strides \[4, 2\]", lambda: dist.all_reduce(strided)),
-        ("floe:send: a tensor is not contiguous", lambda: dist.send(strided, 1 - dist.get_rank())),
-        ("floe:all_gather: a tensor is not contiguous", lambda: dist.all_gather(lists, t.t()[:3])),
+        (r"share memory \(sizes \[4, 2\], strides \[1, 0\]", lambda: dist.all_reduce(expanded)),
+        (
+            "floe:recv: elements of an output share",
+            lambda: dist.recv(expanded, 1 - dist.get_rank()),
+        ),
+        ("share memory", lambda: dist.all_gather_into_tensor(expanded, torch.ones(8 // ranks))),
         ("conjugat", lambda: dist.broadcast(conjugate, 0)),
         ("is on meta: floe takes CPU tensors", lambda: backend_call("allreduce", [meta])),
         ("no ReduceOp.BAND of Float", lambda: dist.all_reduce(torch.ones(2), Op.BAND)),

@@ -54,6 +54,7 @@ void check_pairs(const char* what, const std::vector<at::Tensor>& outputs,
 
 Backend::WorkPtr Backend::allreduce(Tensors& tensors, const c10d::AllreduceOptions& opts) {
   constexpr const char* what = "floe:all_reduce";
+  if (tensors.size() == 1 && tensors.front().is_sparse()) return allreduce_sparse(tensors, opts);
   const at::Tensor buffer = packed(single_output(what, tensors));
   return launch({.type = c10d::OpType::ALLREDUCE,
                  .title = what,

@@ -3,6 +3,7 @@
 #include <c10/util/Exception.h>
 #include <c10/util/ScopeExit.h>
 
+#include "batch.h"
 #include "errors.h"
 #include "exit_gate.h"
 
@@ -129,6 +130,10 @@ std::shared_ptr<Communicator> Backend::create(const Level& level) {
   }
 }
 
+void Backend::startCoalescing() { Coalescing::start(this); }
+
+Backend::WorkPtr Backend::endCoalescing() { return c10::make_intrusive<Batch>(rank_, Coalescing::end(this)); }
+
 uint32_t Backend::root_rank(const char* what, int64_t root) const {
   TORCH_CHECK(root >= 0 && root < size_, what, ": root is ", root, ": it must be a rank below ", size_);
   return static_cast<uint32_t>(root);
@@ -159,6 +164,7 @@ Backend::WorkPtr Backend::launch(Operation operation) {
   } else {
     work->start();
   }
+  Coalescing::note(this, work);
   return work;
 }
 

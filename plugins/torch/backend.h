@@ -46,6 +46,11 @@ class Backend final : public c10d::Backend {
   // Ends everything under way, on all ranks.
   void abort() override;
 
+  // Operations between the two are one work at the end. They start at once all the same.
+  bool supportsCoalescing() const override { return true; }
+  void startCoalescing() override;
+  WorkPtr endCoalescing() override;
+
   // collectives.cpp
   WorkPtr broadcast(Tensors& tensors, const c10d::BroadcastOptions& opts) override;
   WorkPtr allreduce(Tensors& tensors, const c10d::AllreduceOptions& opts) override;

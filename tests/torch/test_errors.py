@@ -72,7 +72,7 @@ def wrong_calls() -> list[tuple[str, Callable[[], object]]]:
         ),
         ("overlap", lambda: dist.all_gather_into_tensor(s := torch.ones(4 * ranks), s[1:5])),
         ("does not support monitoredBarrier", lambda: backend_call("monitored_barrier")),
-        ("does not implement startCoalescing", lambda: backend_call("_start_coalescing")),
+        ("without a start", lambda: backend_call("_end_coalescing")),
     ]
 
 

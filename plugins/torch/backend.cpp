@@ -106,12 +106,10 @@ std::shared_ptr<Communicator> Backend::communicator(Level& level) {
 }
 
 std::shared_ptr<Communicator> Backend::create(const Level& level) {
-  c10::intrusive_ptr<c10d::Store> store;
   std::shared_ptr<Communicator> group;
   {
     const std::lock_guard lock(mutex_);
     TORCH_CHECK(store_, "floe: this process group has been shut down or aborted");
-    store = store_;
     group = levels_.front().comm;
   }
   const auto number = static_cast<uint64_t>(&level - levels_.data());
@@ -119,8 +117,7 @@ std::shared_ptr<Communicator> Backend::create(const Level& level) {
   const std::string name = name_.substr(0, kLongestName - suffix.size()) + suffix;
   WhileCreating watch(std::move(group), rank_, size_, kLevelTag | number);
   try {
-    // A store is busy as long as another thread waits in it: this thread needs a connection of its own.
-    auto comm = std::make_shared<Communicator>(process_.context(), store->clone(), rank_, size_, name,
+    auto comm = std::make_shared<Communicator>(process_.context(), own_store(), rank_, size_, name,
                                                options_->timeout, health_, [&] { return watch.failed(); });
     watch.done();
     return comm;
@@ -128,6 +125,16 @@ std::shared_ptr<Communicator> Backend::create(const Level& level) {
     watch.check_group();  // says more
     throw;
   }
+}
+
+c10::intrusive_ptr<c10d::Store> Backend::own_store() {
+  c10::intrusive_ptr<c10d::Store> store;
+  {
+    const std::lock_guard lock(mutex_);
+    TORCH_CHECK(store_, "floe: this process group has been shut down");
+    store = store_;
+  }
+  return store->clone();
 }
 
 void Backend::startCoalescing() { Coalescing::start(this); }

@@ -75,6 +75,9 @@ class Backend final : public c10d::Backend {
   // sparse.cpp
   WorkPtr allreduce_sparse(Tensors& tensors, const c10d::AllreduceOptions& opts) override;
 
+  // monitored_barrier.cpp
+  void monitoredBarrier(const c10d::BarrierOptions& opts, bool wait_all_ranks) override;
+
   // blocks.cpp
   WorkPtr allgather(TensorLists& outputs, Tensors& inputs, const c10d::AllgatherOptions& opts) override;
   WorkPtr reduce_scatter(Tensors& outputs, TensorLists& inputs,
@@ -102,6 +105,8 @@ class Backend final : public c10d::Backend {
   // Runs the operation if its caller waits anyway, else starts it.
   WorkPtr launch(Operation operation);
   uint32_t root_rank(const char* what, int64_t root) const;
+  // A connection of its own: a store is busy as long as another thread waits in it.
+  c10::intrusive_ptr<c10d::Store> own_store();
 
   Process& process_;
   const c10::intrusive_ptr<Options> options_;
@@ -111,6 +116,7 @@ class Backend final : public c10d::Backend {
   std::mutex mutex_;
   std::array<Level, kLevels> levels_;
   c10::intrusive_ptr<c10d::Store> store_;  // under mutex_; null after shutdown()
+  std::atomic<uint64_t> monitored_{0};     // monitored barriers so far
   std::mutex timeout_mutex_;               // while an operation with a timeout of its own starts
   std::atomic<uint64_t> sequence_{0};      // collectives so far
 };

@@ -71,7 +71,6 @@ def wrong_calls() -> list[tuple[str, Callable[[], object]]]:
             lambda: dist.all_gather_into_tensor(torch.empty(4 * ranks).int(), torch.ones(4)),
         ),
         ("overlap", lambda: dist.all_gather_into_tensor(s := torch.ones(4 * ranks), s[1:5])),
-        ("does not support monitoredBarrier", lambda: backend_call("monitored_barrier")),
         ("without a start", lambda: backend_call("_end_coalescing")),
     ]
 

@@ -61,7 +61,7 @@ void Backend::shutdown() {
 void Backend::abort() {
   {
     const std::lock_guard lock(mutex_);
-    store_ = nullptr;  // no level can be added any more
+    aborted_ = true;
   }
   for (const auto& comm : communicators()) check(floe_comm_abort(comm->handle()), "floe:abort");
 }
@@ -101,7 +101,7 @@ std::shared_ptr<Communicator> Backend::communicator(Level& level) {
   if (auto comm = existing()) return comm;
   auto comm = create(level);
   const std::lock_guard lock(mutex_);
-  TORCH_CHECK(store_, "floe: this process group has been shut down or aborted");
+  TORCH_CHECK(store_ && !aborted_, "floe: this process group has been shut down or aborted");
   return level.comm = std::move(comm);
 }
 
@@ -109,7 +109,7 @@ std::shared_ptr<Communicator> Backend::create(const Level& level) {
   std::shared_ptr<Communicator> group;
   {
     const std::lock_guard lock(mutex_);
-    TORCH_CHECK(store_, "floe: this process group has been shut down or aborted");
+    TORCH_CHECK(store_ && !aborted_, "floe: this process group has been shut down or aborted");
     group = levels_.front().comm;
   }
   const auto number = static_cast<uint64_t>(&level - levels_.data());

@@ -34,7 +34,8 @@ class Backend final : public c10d::Backend {
   ~Backend() override;
 
   const std::string getBackendName() const override { return "floe"; }
-  c10::intrusive_ptr<Options> getBackendOptions() override { return options_; }
+  // A copy: PyTorch makes those of a split group from it, in place.
+  c10::intrusive_ptr<Options> getBackendOptions() override { return c10::make_intrusive<Options>(*options_); }
   void setTimeout(Milliseconds timeout) override;
   void setSequenceNumberForGroup() override {}  // counts from 0 on every rank
   uint64_t getSequenceNumberForGroup() override { return sequence_; }
@@ -78,6 +79,18 @@ class Backend final : public c10d::Backend {
   // monitored_barrier.cpp
   void monitoredBarrier(const c10d::BarrierOptions& opts, bool wait_all_ranks) override;
 
+  // regroup.cpp: other groups, of ranks of this one or with more. What they are made with is their own store.
+  bool supportsSplitting() const override { return true; }
+  bool supportsShrinking() const override { return true; }
+  c10::intrusive_ptr<c10d::Backend> split(const c10::intrusive_ptr<c10d::Store>& store,
+                                          const std::vector<int>& ranks,
+                                          const c10::intrusive_ptr<Options>& opts) override;
+  c10::intrusive_ptr<c10d::Backend> merge(const c10::intrusive_ptr<c10d::Store>& store,
+                                          const c10::intrusive_ptr<Options>& opts, const int& rank,
+                                          const int& size) override;
+  c10::intrusive_ptr<c10d::Backend> shrink(const std::vector<int64_t>& ranks_to_exclude, int shrink_flags,
+                                           const c10::intrusive_ptr<Options>& opts_override) override;
+
   // blocks.cpp
   WorkPtr allgather(TensorLists& outputs, Tensors& inputs, const c10d::AllgatherOptions& opts) override;
   WorkPtr reduce_scatter(Tensors& outputs, TensorLists& inputs,
@@ -116,7 +129,9 @@ class Backend final : public c10d::Backend {
   std::mutex mutex_;
   std::array<Level, kLevels> levels_;
   c10::intrusive_ptr<c10d::Store> store_;  // under mutex_; null after shutdown()
+  bool aborted_ = false;                   // under mutex_: no level can be added any more
   std::atomic<uint64_t> monitored_{0};     // monitored barriers so far
+  std::atomic<uint64_t> shrunk_{0};        // groups made by shrink() so far
   std::mutex timeout_mutex_;               // while an operation with a timeout of its own starts
   std::atomic<uint64_t> sequence_{0};      // collectives so far
 };

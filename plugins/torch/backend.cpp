@@ -1,5 +1,6 @@
 #include "backend.h"
 
+#include <ATen/EmptyTensor.h>
 #include <c10/util/Exception.h>
 #include <c10/util/ScopeExit.h>
 
@@ -71,6 +72,24 @@ void Backend::setTimeout(Milliseconds timeout) {
     check(floe_comm_set_timeout(comm->handle(), static_cast<uint64_t>(std::max<int64_t>(0, timeout.count()))),
           "floe:set_timeout");
   options_->timeout = timeout;
+}
+
+bool Backend::supportsTensorAlloc(c10::DeviceIndex /*of CPUs: any*/) {
+  floe_comm_info_t info = FLOE_COMM_INFO_INIT;
+  check(floe_comm_info(communicators().front()->handle(), &info), "floe:supports_tensor_alloc");
+  return size_ > 1 && info.direct != 0;
+}
+
+at::Tensor Backend::allocateTensor(long size, at::TensorOptions options) {
+  TORCH_CHECK(options.device().is_cpu() && options.layout() == at::kStrided,
+              "floe:allocate_tensor: floe has memory for dense CPU tensors, not for ", options);
+  return at::Tensor(at::detail::empty_generic({size}, &process_.memory(),
+                                              c10::DispatchKeySet(c10::DispatchKey::CPU),
+                                              c10::typeMetaToScalarType(options.dtype()), std::nullopt));
+}
+
+std::shared_ptr<c10::Allocator> Backend::getMemAllocator() {
+  return {std::shared_ptr<void>(), &process_.memory()};  // the process's, for ever
 }
 
 std::vector<std::shared_ptr<Communicator>> Backend::communicators() {

@@ -41,6 +41,11 @@ class Backend final : public c10d::Backend {
   uint64_t getSequenceNumberForGroup() override { return sequence_; }
   c10d::ErrorType getError() override { return health_->error; }
 
+  // Memory that all ranks of a host can map: where all of the group are on one.
+  bool supportsTensorAlloc(c10::DeviceIndex) override;
+  at::Tensor allocateTensor(long size, at::TensorOptions options) override;
+  std::shared_ptr<c10::Allocator> getMemAllocator() override;
+
   // Lets the collectives under way end, within kLongestDrain: other ranks may not have come to them yet. Then
   // leaves the group; what is still under way ends with an error, at once.
   void shutdown() override;

@@ -34,6 +34,7 @@ Process::Process() : pid_(::getpid()) {
   floe_context_config_t config = FLOE_CONTEXT_CONFIG_INIT;
   config.workers = 1;  // DDP waits on futures, which nobody drives
   check(floe_context_create(&config, &context_), "creating floe's context");
+  memory_.emplace(context_);
 }
 
 Process& Process::get() {
@@ -81,8 +82,9 @@ void Process::end() {
   for (const auto& weak : backends)
     if (const auto backend = weak.lock()) backend->shutdown();
   pool_.drain(kLongestDrain);
-  // Fails if another thread is inside an operation of a communicator: the worker is then left alone.
-  floe_context_destroy(context_);
+  // The memory would go with it, under tensors that may still be used. Also fails if another thread is inside
+  // an operation of a communicator. The worker is then left alone.
+  if (!memory_->in_use()) floe_context_destroy(context_);
   pool_.stop();
 }
 

@@ -7,9 +7,11 @@
 
 #include <chrono>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 #include "completion_pool.h"
+#include "memory.h"
 
 namespace floe_torch {
 
@@ -32,6 +34,7 @@ class Process {
 
   floe_context_t* context() const { return context_; }
   CompletionPool& pool() { return pool_; }
+  MemoryAllocator& memory() { return *memory_; }
 
   void add(const c10::intrusive_ptr<Backend>& backend);
 
@@ -42,6 +45,7 @@ class Process {
   const int pid_;
   floe_context_t* context_ = nullptr;
   CompletionPool pool_;
+  std::optional<MemoryAllocator> memory_;
   std::mutex mutex_;
   std::vector<c10::weak_intrusive_ptr<Backend>> backends_;
 };

@@ -40,6 +40,8 @@ def _load() -> None:
     except OSError as error:
         raise RuntimeError(f"torch_floe's library can't be loaded: {error}") from error
     _levels.install()
+    # DDP then has its buckets in floe's memory, which needs no staging. By default it does not.
+    os.environ.setdefault("DDP_DISABLE_COMM_MEM", "0")
     # While Python is whole: callbacks of futures that are under way need its lock.
     atexit.register(torch.ops.floe._shutdown)
 

@@ -14,13 +14,16 @@ def _autoload() -> None:
     except Exception as error:
         import warnings
 
-        warnings.warn(f"the backend 'floe' is not available: {error}", stacklevel=2)
+        warnings.warn(f"torch_floe could not set itself up: {error}", stacklevel=2)
 
 
-# This imports torch, which calls _autoload, so it comes after that.
+# torch calls _autoload at its end: this comes after that, and before what _autoload needs whole.
+import torch  # noqa: E402, F401
+
+from torch_floe._gloo import replace_gloo  # noqa: E402
 from torch_floe._hooks import bf16_hook  # noqa: E402
 
 # With entry points turned off (TORCH_DEVICE_BACKEND_AUTOLOAD=0) this import registers the backend.
 _autoload()
 
-__all__ = ["bf16_hook"]
+__all__ = ["bf16_hook", "replace_gloo"]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.distributed as dist
 
-from torch_floe import _levels
+from torch_floe import _gloo, _levels
 
 if TYPE_CHECKING:
     from torch._C._distributed_c10d import Backend, _DistributedBackendOptions
@@ -68,8 +68,18 @@ def _load_gloo_transport() -> None:
         ctypes.CDLL(str(_LIBRARIES / "libfloe_gloo.so"))
 
 
+def _replace_gloo_if_asked() -> None:
+    value = os.environ.get("TORCH_FLOE_REPLACE_GLOO", "0")
+    if value == "1":
+        _gloo.replace_gloo()
+    elif value not in ("", "0"):
+        raise ValueError(f"TORCH_FLOE_REPLACE_GLOO is {value!r}: it must be 1 or 0")
+
+
 def register() -> None:
     """Makes "floe" a backend that init_process_group knows; again is harmless."""
     if dist.is_available() and not hasattr(dist.Backend, "FLOE"):
         dist.Backend.register_backend("floe", _create, extended_api=True, devices=["cpu"])
+        _gloo.install()
         _load_gloo_transport()
+        _replace_gloo_if_asked()

@@ -1,6 +1,7 @@
 // floe_context_*.
 #include "api/api.h"
 #include "reduce/reduce.h"
+#include "shm/cost_model.h"
 
 using namespace floe;
 using namespace floe::api;
@@ -20,6 +21,7 @@ floe_status_t floe_context_create(const floe_context_config_t* config, floe_cont
     auto settings = Settings::from_environment();
     if (!settings.ok()) return settings.status();
     if (!settings->isa.empty()) FLOE_TRY(set_isa(settings->isa));
+    FLOE_TRY(CostModel::create(settings->cost_model).status());
     if (workers >= 0) settings->set_workers(static_cast<uint32_t>(workers));
     const uint32_t count = settings->workers;
     auto engine = Engine::create(std::move(*settings), count);

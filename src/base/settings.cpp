@@ -24,6 +24,8 @@ constexpr std::array kTable = {
                 "The network interface; empty: the one that routes to MASTER_ADDR."},
     SettingInfo{"FLOE_ISA", "an instruction set that floe-bench --kernel lists", "",
                 "Caps the reduction kernels; empty: the best of this machine."},
+    SettingInfo{"FLOE_COST_MODEL", "name=ns,name=ns,... as floe-bench --tune prints them", "",
+                "Costs by which protocols are chosen; the same on all ranks; empty: floe's own."},
     SettingInfo{"FLOE_WORKERS", "0, 1", "0", "Threads that progress operations nobody waits for."},
     SettingInfo{"FLOE_WORKER_AFFINITY", "a CPU list such as 0,2-4", "",
                 "CPUs for workers; empty: any CPU the process may use."},
@@ -172,6 +174,7 @@ Result<Settings> Settings::from_environment() {
   s.provider = value_of("FLOE_PROVIDER");
   s.interface = value_of("FLOE_IFNAME");
   s.isa = value_of("FLOE_ISA");
+  s.cost_model = value_of("FLOE_COST_MODEL");
 
   const std::string workers = value_of("FLOE_WORKERS");
   if (workers != "0" && workers != "1") return wrong("FLOE_WORKERS", workers);

@@ -43,6 +43,7 @@ struct Settings {
   std::string provider;                   // FLOE_PROVIDER, "" = choose
   std::string interface;                  // FLOE_IFNAME, "" = choose
   std::string isa;                        // FLOE_ISA, "" = best
+  std::string cost_model;                 // FLOE_COST_MODEL, "" = what was measured: shm/cost_model.h
   uint32_t workers = 0;                   // FLOE_WORKERS
   std::vector<unsigned> worker_affinity;  // FLOE_WORKER_AFFINITY, empty = any allowed CPU
   uint64_t timeout_ms = 0;                // FLOE_TIMEOUT_MS

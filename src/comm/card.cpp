@@ -19,8 +19,8 @@ constexpr std::array<NumberField, 6> kNumbers = {{{"version", UINT32_MAX},
                                                   {"nonce", UINT64_MAX},
                                                   {"pid", INT32_MAX},
                                                   {"engine", UINT64_MAX}}};
-constexpr std::array<std::string_view, 9> kTexts = {"host",     "hostname", "socket", "token",   "shm",
-                                                    "provider", "cpus",     "secret", "controls"};
+constexpr std::array<std::string_view, 10> kTexts = {"host",     "hostname", "socket", "token",  "shm",
+                                                     "provider", "cpus",     "costs",  "secret", "controls"};
 
 // Takes the fields of one flat object as the parser meets them. There is no json object: its destructor
 // allocates, and ends the process where there is no memory.
@@ -83,8 +83,8 @@ std::string quoted(const std::string& text) {
 std::string Card::encode() const {
   const std::array<uint64_t, kNumbers.size()> numbers = {
       version, size, key, nonce, static_cast<uint64_t>(pid), engine};
-  const std::array<const std::string*, kTexts.size()> texts = {&host,     &hostname, &socket, &token,   &shm,
-                                                               &provider, &cpus,     &secret, &controls};
+  const std::array<const std::string*, kTexts.size()> texts = {
+      &host, &hostname, &socket, &token, &shm, &provider, &cpus, &costs, &secret, &controls};
   std::string object;
   for (size_t i = 0; i < numbers.size(); ++i)
     object += fmt::format("{}\"{}\":{}", i == 0 ? '{' : ',', kNumbers[i].name, numbers[i]);
@@ -108,9 +108,10 @@ Result<Card> Card::decode(const std::string& text, uint32_t rank) {
               std::move(r.texts[4]),
               std::move(r.texts[5]),
               std::move(r.texts[6]),
-              r.numbers[5],
               std::move(r.texts[7]),
-              std::move(r.texts[8])};
+              r.numbers[5],
+              std::move(r.texts[8]),
+              std::move(r.texts[9])};
 }
 
 }  // namespace floe

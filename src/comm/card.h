@@ -21,6 +21,7 @@ struct Card {
   std::string socket, token;
   std::string shm, provider;  // settings that all ranks must share
   std::string cpus;           // that this rank may use, as a CPU list
+  std::string costs;          // the cost model, which all ranks must share
   uint64_t engine = 0;        // identifies this rank's context
   std::string secret;         // "set" or "not set"
   std::string controls;       // ids of the control connections that it has: see ControlWireUp

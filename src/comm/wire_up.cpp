@@ -10,6 +10,7 @@
 #include "boot/host.h"
 #include "boot/random.h"
 #include "comm/card.h"
+#include "topo/spread.h"
 #include "topo/topology.h"
 
 namespace floe {
@@ -27,6 +28,8 @@ Status WireUp::exchange_cards(std::vector<Card>* cards) {
   listener_ = std::move(*listener);
 
   const HostIdentity host = host_identity();
+  const auto model = CostModel::create(engine_.settings().cost_model);
+  if (!model.ok()) return model.status();
   Card mine{floe_version(),
             config_.size,
             random_u64(),
@@ -39,6 +42,7 @@ Status WireUp::exchange_cards(std::vector<Card>* cards) {
             engine_.settings().shm ? "on" : "off",
             engine_.settings().provider,
             format_cpu_list(allowed_cpus()),
+            model->text(),
             engine_.id(),
             engine_.settings().secret.empty() ? "not set" : "set",
             control_.ids()};
@@ -55,6 +59,7 @@ Status WireUp::exchange_cards(std::vector<Card>* cards) {
     if (card->size != mine.size) return differs("size", card->size, mine.size);
     if (card->shm != mine.shm) return differs("FLOE_SHM", card->shm, mine.shm);
     if (card->provider != mine.provider) return differs("FLOE_PROVIDER", card->provider, mine.provider);
+    if (card->costs != mine.costs) return differs("cost model (FLOE_COST_MODEL)", card->costs, mine.costs);
     if (card->secret != mine.secret) return differs("FLOE_SECRET", card->secret, mine.secret);
     cards->push_back(std::move(*card));
   }
@@ -155,16 +160,40 @@ Status WireUp::connect_fabric(const std::vector<Card>& cards, bool one_host, Gro
   return {};
 }
 
-bool WireUp::oversubscribed(const std::vector<Card>& cards) const {
+std::vector<unsigned> WireUp::cpus_of_host(const std::vector<Card>& cards) const {
   std::set<unsigned> cpus;
-  size_t ranks = 0;
   for (const Card& card : cards) {
     if (card.host != cards[config_.rank].host) continue;
-    ++ranks;
     const auto list = parse_cpu_list(card.cpus);
     if (list.ok()) cpus.insert(list->begin(), list->end());
   }
-  return ranks > cpus.size();
+  return {cpus.begin(), cpus.end()};
+}
+
+bool WireUp::oversubscribed(const std::vector<Card>& cards) const {
+  const auto here = [&](const Card& card) { return card.host == cards[config_.rank].host; };
+  const auto ranks = std::count_if(cards.begin(), cards.end(), here);
+  return static_cast<size_t>(ranks) > cpus_of_host(cards).size();
+}
+
+Result<bool> WireUp::all_share(const Status& mine, const std::vector<Card>& cards, Spread* spread) {
+  constexpr std::string_view kFine = "ok ";
+  std::string text = mine.ok() ? std::string(kFine) : mine.message();
+  if (mine.ok() && config_.rank == 0) text += spread_of(cpus_of_host(cards)).encode();
+  const auto texts = exchange_->all(Phase::kShm, text, deadline_);
+  if (!texts.ok()) return texts.status();
+  bool shared = true;
+  for (uint32_t rank = 0; rank < config_.size; ++rank) {
+    if ((*texts)[rank].starts_with(kFine)) continue;
+    log(LogLevel::kWarn, "'{}' does without shared memory: {}: {}", config_.name, cards[rank].who(rank),
+        (*texts)[rank]);
+    shared = false;
+  }
+  if (!shared) return false;
+  const auto found = Spread::decode(std::string_view((*texts)[0]).substr(kFine.size()));
+  if (!found.ok()) return found.status().in(cards[0].who(0));
+  *spread = *found;
+  return true;
 }
 
 Result<GroupConfig> WireUp::connect() {
@@ -185,18 +214,12 @@ Result<GroupConfig> WireUp::connect() {
 
   auto members = share_memory(cards);
   listener_.reset();
-  const auto shm = exchange_->all(Phase::kShm, members.ok() ? "ok" : members.status().message(), deadline_);
-  if (!shm.ok()) return shm.status();
-  bool shared = true;
-  for (uint32_t rank = 0; rank < config_.size; ++rank) {
-    if ((*shm)[rank] == "ok") continue;
-    log(LogLevel::kWarn, "'{}' does without shared memory: {}: {}", config_.name, cards[rank].who(rank),
-        (*shm)[rank]);
-    shared = false;
-  }
+  Spread spread;
+  const auto shared = all_share(members.ok() ? Status() : members.status(), cards, &spread);
+  if (!shared.ok()) return shared.status();
   if (members.ok()) group.members = std::move(*members);
   if (segment_) segment_->close_fd();
-  if (!shared) {
+  if (!*shared) {
     group.members.clear();
     group.members.resize(config_.size);
     for (uint32_t rank = 0; rank < config_.size; ++rank) {
@@ -208,7 +231,7 @@ Result<GroupConfig> WireUp::connect() {
 
   const bool one_host =
       std::all_of(cards.begin(), cards.end(), [&](const Card& card) { return card.host == cards[0].host; });
-  if (shared && engine_.settings().shm) {
+  if (*shared && engine_.settings().shm) {
     std::vector<std::shared_ptr<Segment>> segments;
     uint32_t self = 0;
     for (Member& member : group.members) {
@@ -223,7 +246,13 @@ Result<GroupConfig> WireUp::connect() {
         if (member.segment) member.route = {group.shm.get(), local++};
     }
     if (arenas_.size() != segments.size()) arenas_.clear();
-    if (one_host) group.direct = std::make_unique<DirectPath>(segments, self, std::move(arenas_));
+    if (one_host) {
+      const auto model = CostModel::create(engine_.settings().cost_model);
+      if (!model.ok()) return model.status();
+      const Surroundings where{config_.size, ranks_per_cpu(config_.size, cpus_of_host(cards).size()),
+                               spread.one_cache, spread.memory_percent};
+      group.direct = std::make_unique<DirectPath>(segments, self, Choices(*model, where), std::move(arenas_));
+    }
   }
   if (!group.direct) FLOE_TRY(connect_fabric(cards, one_host, &group));
   return group;

@@ -16,6 +16,7 @@
 namespace floe {
 
 struct Card;
+struct Spread;
 
 struct WireUpConfig {
   std::string name;
@@ -42,8 +43,13 @@ class WireUp {
 
  private:
   Status exchange_cards(std::vector<Card>* cards);
-  // Whether the ranks of this host are more than the CPUs that they may use together.
+  // Those that the ranks of this host may use together.
+  std::vector<unsigned> cpus_of_host(const std::vector<Card>& cards) const;
+  // Whether the ranks of this host are more than these.
   bool oversubscribed(const std::vector<Card>& cards) const;
+  // Whether no rank has failed to share memory, `mine` being how it went here; and how far the CPUs are from
+  // each other, as rank 0 sees it: all must choose alike.
+  Result<bool> all_share(const Status& mine, const std::vector<Card>& cards, Spread* spread);
   Result<std::vector<Member>> share_memory(const std::vector<Card>& cards);
   Status connect_fabric(const std::vector<Card>& cards, bool one_host, GroupConfig* group);
 

@@ -8,6 +8,7 @@
 #include <variant>
 #include <vector>
 
+#include "shm/cost_model.h"
 #include "shm/local_ranks.h"
 #include "shm/mapped_reduce.h"
 #include "shm/movement.h"
@@ -55,8 +56,8 @@ class DirectOperation {
 // the same order on all ranks.
 class DirectPath {
  public:
-  // `arenas` of all ranks, or none.
-  DirectPath(std::vector<std::shared_ptr<Segment>> segments, uint32_t self,
+  // `choices`: the same on all ranks. `arenas` of all ranks, or none.
+  DirectPath(std::vector<std::shared_ptr<Segment>> segments, uint32_t self, const Choices& choices,
              std::vector<std::shared_ptr<Arena>> arenas = {});
 
   uint32_t ranks() const { return ranks_.size(); }
@@ -67,7 +68,8 @@ class DirectPath {
   DirectOperation make(DirectArgs args) {
     hash_ = (hash_ ^ args.hash) * 0x9e3779b1;  // Fibonacci hashing (Knuth, volume 3, 6.4)
     args.hash = hash_ >> 8;
-    if (!SmallExchange::fits(args, ranks_.size(), small_)) return make_large(args);
+    const Protocol protocol = choices_[args.pattern].at(args.count * type_size(args.type));
+    if (protocol != Protocol::kSmall) return make_large(args, protocol);
     return DirectOperation(std::in_place_type<SmallExchange>, ranks_, small_, args);
   }
 
@@ -85,10 +87,11 @@ class DirectPath {
   }
 
  private:
-  bool returns_lines(const Movement& what) const;
-  DirectOperation make_large(const DirectArgs& args);
+  bool swaps(const Movement& what) const;
+  DirectOperation make_large(const DirectArgs& args, Protocol protocol);
 
   LocalRanks ranks_;
+  const Choices choices_;
   uint32_t hash_ = 0;  // of all operations so far
   SmallExchange::State small_;
   Stream::State stream_;

@@ -17,6 +17,8 @@ struct Pattern {
   Ranks read;
   bool block_each;  // publishers have a block for every rank, otherwise one for all
   bool reduces;     // readers add what all ranks have, in rank order; otherwise they keep it by rank
+
+  bool operator==(const Pattern&) const = default;
 };
 
 namespace pattern {

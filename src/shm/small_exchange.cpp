@@ -1,6 +1,5 @@
 #include "shm/small_exchange.h"
 
-#include <algorithm>
 #include <cstring>
 
 namespace floe {
@@ -10,9 +9,6 @@ std::atomic<uint64_t>& flag_of(std::byte* slot) { return *reinterpret_cast<std::
 std::byte* data_of(std::byte* slot) { return slot + sizeof(uint64_t); }
 
 }  // namespace
-
-// A reader copies from all slots while their owners wait: worth it while that stays near 1 KiB.
-SmallExchange::State::State(uint32_t ranks) : most(std::max<uint64_t>(1024 / (ranks - 1), 64)), seen(ranks) {}
 
 uint64_t SmallExchange::flag(uint32_t peer, uint64_t turn) const {
   // Acquire: pairs with the release in publish().

@@ -15,17 +15,10 @@ class SmallExchange {
  public:
   // What outlives an operation.
   struct State {
-    explicit State(uint32_t ranks);
-    uint64_t most;               // bytes of a block
+    explicit State(uint32_t ranks) : seen(ranks) {}
     uint64_t turn = 0;           // operations started
     std::vector<uint64_t> seen;  // the last turn that each rank is known to have published
   };
-  static bool fits(const DirectArgs& args, uint32_t ranks, const State& state) {
-    const uint64_t bytes = args.count * type_size(args.type);
-    return bytes <= state.most &&
-           bytes * (args.pattern.block_each ? ranks : 1) <= SegmentLayout::kSmallSlotBytes - sizeof(uint64_t);
-  }
-
   SmallExchange(const LocalRanks& ranks, State& state, const DirectArgs& args)
       : ranks_(&ranks), state_(&state), what_(args, ranks.size(), ranks.self()) {}
   Poll poll();

@@ -197,6 +197,17 @@ TEST(MixedDeath, IsNamedByAllWithinASecond) {
   EXPECT_LE(took, 1);
 }
 
+// Ranks that expect different times would choose different protocols, and wait for ever.
+TEST(Environment, CostModelsThatDifferAreAnErrorOnAllRanks) {
+  Processes(2, [](uint32_t rank) {
+    if (rank == 1) setenv("FLOE_COST_MODEL", "flag=77", 1);
+    Member me(5000);
+    EXPECT_EQ(FLOE_ERR_MISMATCH, me.status()) << floe_last_error();
+    for (const char* words : {"FLOE_COST_MODEL", "flag=77", "the same on all ranks"})
+      EXPECT_NE(std::string::npos, std::string(floe_last_error()).find(words)) << floe_last_error();
+  }).expect_success();
+}
+
 struct WrongEnvironment {
   const char* name;
   Environment variables;
@@ -220,18 +231,19 @@ TEST_P(WrongEnvironments, AreErrorsThatNameTheVariable) {
 
 INSTANTIATE_TEST_SUITE_P(
     Variables, WrongEnvironments,
-    testing::Values(WrongEnvironment{"NoRank", {{"RANK", ""}}, "RANK"},
-                    WrongEnvironment{"NoSize", {{"WORLD_SIZE", ""}}, "WORLD_SIZE"},
-                    WrongEnvironment{"RankTooLarge", {{"RANK", "1"}}, "RANK"},
-                    WrongEnvironment{"RankIsText", {{"RANK", "first"}}, "first"},
-                    WrongEnvironment{"RankIsNegative", {{"RANK", "-1"}}, "-1"},
-                    WrongEnvironment{"SizeIsZero", {{"WORLD_SIZE", "0"}}, "WORLD_SIZE"},
-                    WrongEnvironment{"SizeIsHuge", {{"WORLD_SIZE", "99999999999999999999"}}, "WORLD_SIZE"},
-                    WrongEnvironment{
-                        "PortIsText", {{"WORLD_SIZE", "2"}, {"MASTER_PORT", "http"}}, "MASTER_PORT"},
-                    WrongEnvironment{"ShmIsMaybe", {{"FLOE_SHM", "maybe"}}, "on, off"},
-                    WrongEnvironment{"IsaIsUnknown", {{"FLOE_ISA", "mmx"}}, "FLOE_ISA"},
-                    WrongEnvironment{"TimeoutIsZero", {{"FLOE_TIMEOUT_MS", "0"}}, "FLOE_TIMEOUT_MS"}),
+    testing::Values(
+        WrongEnvironment{"NoRank", {{"RANK", ""}}, "RANK"},
+        WrongEnvironment{"NoSize", {{"WORLD_SIZE", ""}}, "WORLD_SIZE"},
+        WrongEnvironment{"RankTooLarge", {{"RANK", "1"}}, "RANK"},
+        WrongEnvironment{"RankIsText", {{"RANK", "first"}}, "first"},
+        WrongEnvironment{"RankIsNegative", {{"RANK", "-1"}}, "-1"},
+        WrongEnvironment{"SizeIsZero", {{"WORLD_SIZE", "0"}}, "WORLD_SIZE"},
+        WrongEnvironment{"SizeIsHuge", {{"WORLD_SIZE", "99999999999999999999"}}, "WORLD_SIZE"},
+        WrongEnvironment{"PortIsText", {{"WORLD_SIZE", "2"}, {"MASTER_PORT", "http"}}, "MASTER_PORT"},
+        WrongEnvironment{"ShmIsMaybe", {{"FLOE_SHM", "maybe"}}, "on, off"},
+        WrongEnvironment{"IsaIsUnknown", {{"FLOE_ISA", "mmx"}}, "FLOE_ISA"},
+        WrongEnvironment{"CostIsNoNumber", {{"FLOE_COST_MODEL", "small=fast"}}, "return_line_kib"},
+        WrongEnvironment{"TimeoutIsZero", {{"FLOE_TIMEOUT_MS", "0"}}, "FLOE_TIMEOUT_MS"}),
     [](const auto& info) { return info.param.name; });
 
 }  // namespace

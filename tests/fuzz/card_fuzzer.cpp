@@ -1,7 +1,9 @@
-// What ranks read from the store: cards and endpoint addresses; and CPU lists, which cards hold.
+// What ranks read from the store: cards and endpoint addresses; and CPU lists, which cards hold, and how far
+// these are.
 #include "base/settings.h"
 #include "comm/card.h"
 #include "fabric/address.h"
+#include "topo/spread.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string text(reinterpret_cast<const char*>(data), size);
@@ -14,6 +16,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const auto again = floe::fabric::EndpointAddress::parse(address->to_text());
     if (!again.ok() || again->name != address->name || again->id != address->id) __builtin_trap();
   }
+  if (const auto spread = floe::Spread::decode(text); spread.ok())
+    if (*floe::Spread::decode(spread->encode()) != *spread) __builtin_trap();
   (void)floe::parse_cpu_list(text);
   return 0;
 }

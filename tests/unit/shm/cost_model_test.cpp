@@ -1,0 +1,196 @@
+#include "shm/cost_model.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+
+#include "shm/explain.h"
+#include "shm/segment.h"
+
+namespace floe {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+CostModel model_of(std::string_view text) {
+  const auto model = CostModel::create(text);
+  EXPECT_TRUE(model.ok()) << model.status().message();
+  return *model;
+}
+
+// Integers are rounded down: a limit is exact to a byte, and times near it to a few ps.
+void expect_no_faster_one(const Cost& cost, uint64_t bytes) {
+  const Protocol chosen = choose(cost).at(bytes);
+  ASSERT_LE(bytes, cost.most(chosen)) << name_of(chosen);
+  for (const Protocol other : kProtocols) {
+    if (bytes > cost.most(other)) continue;
+    EXPECT_LE(cost.ns(chosen, bytes), cost.ns(other, bytes) * 1.001 + 1)
+        << name_of(chosen) << " for " << name_of(other) << " at " << bytes;
+  }
+}
+
+class EveryPattern : public testing::TestWithParam<NamedPattern> {};
+
+// Whatever the coefficients, but that the small one starts soonest: down to the bytes beside each limit.
+TEST_P(EveryPattern, UsesTheCheapestProtocolAtEverySize) {
+  std::mt19937_64 random(20261121);
+  const auto below = [&](int64_t most) {
+    return static_cast<int64_t>(random() % static_cast<uint64_t>(most));
+  };
+  for (int round = 0; round < 500; ++round) {
+    Coefficients c = {below(300'000),
+                      below(5'000'000),
+                      {below(200'000), below(500'000)},
+                      {below(200'000), below(500'000)},
+                      {below(200'000), below(500'000)}};
+    c.small.start = std::min({c.small.start, c.stream.start, c.return_line.start});
+    const Surroundings where{static_cast<uint32_t>(2 + random() % 30),
+                             static_cast<uint32_t>(1 + random() % 4)};
+    const Cost cost(c, where, GetParam().pattern);
+    const SizeRanges ranges = choose(cost);
+    EXPECT_EQ(ranges.at(0), Protocol::kSmall);  // the only one that lets ranks meet without bytes
+    for (const uint64_t limit : {uint64_t{1}, ranges.small_most, ranges.next_most})
+      for (const uint64_t bytes : {limit - 1, limit, limit + 1})
+        if (bytes > 0 && bytes < uint64_t{1} << 30) expect_no_faster_one(cost, bytes);
+    for (uint64_t bytes = 8; bytes <= 64 << 20; bytes *= 2) expect_no_faster_one(cost, bytes);
+  }
+}
+
+// The limits only take the place of the model in the fast path.
+TEST_P(EveryPattern, HasThoseRangesInTheTable) {
+  const CostModel model = model_of("");
+  const Surroundings where{3};
+  const Choices choices(model, where);
+  const SizeRanges ranges = choose(Cost(model.at(where), where, GetParam().pattern));
+  for (uint64_t bytes = 0; bytes < 1 << 16; bytes = bytes * 5 / 4 + 1)
+    EXPECT_EQ(choices[GetParam().pattern].at(bytes), ranges.at(bytes)) << bytes;
+}
+
+TEST_P(EveryPattern, FitsIntoASmallSlot) {
+  for (const uint32_t ranks : {2, 3, 16, 64, 600}) {
+    const Surroundings where{ranks};
+    const Choices choices(model_of("stream=1000000,return_line=1000000"), where);
+    const uint64_t most = choices[GetParam().pattern].small_most;
+    const uint64_t blocks = GetParam().pattern.block_each ? ranks : 1;
+    EXPECT_LE(most * blocks + sizeof(uint64_t), SegmentLayout::kSmallSlotBytes);
+    EXPECT_GT((most + 1) * blocks + sizeof(uint64_t), SegmentLayout::kSmallSlotBytes) << "room is left";
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, EveryPattern, testing::ValuesIn(kPatterns),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+// No order of the coefficients leaves out a protocol that is the fastest almost everywhere.
+TEST(CostModel, TakesTheSmallProtocolWhereItPaysThoughItStartsLate) {
+  const Surroundings where{2};
+  const auto limits = [&](const char* text) {
+    return choose(Cost(model_of(text).at(where), where, pattern::kAllGather));
+  };
+  EXPECT_EQ(limits("small=1,small_kib=10,stream=0,stream_kib=20").small_most, 4088u);
+  EXPECT_EQ(limits("small=1000,small_kib=10,stream=0,stream_kib=20").small_most, 0u);
+}
+
+TEST(CostModel, LeavesTheBarrierToTheSmallProtocol) {
+  for (const char* text : {"", "small=1000000,small_kib=1000000"})
+    EXPECT_EQ(Choices(model_of(text), {2})[pattern::kBarrier].at(0), Protocol::kSmall);
+}
+
+// Every slot is read by every rank in the one, 1/n of it in the other.
+TEST(CostModel, SmallAllReducesEndEarlierWithMoreRanks) {
+  uint64_t last = UINT64_MAX;
+  for (uint32_t ranks = 2; ranks <= 64; ++ranks) {
+    const uint64_t most = Choices(model_of(""), {ranks})[pattern::kAllReduce].small_most;
+    EXPECT_LE(most, last) << ranks;
+    last = most;
+  }
+  EXPECT_GE(last, 56u);  // what comes with the flag
+}
+
+TEST(CostModel, ARootAddsByItselfForFewRanksOnly) {
+  constexpr uint64_t kLarge = 16 << 20;
+  EXPECT_EQ(Choices(model_of(""), {2})[pattern::kReduce].at(kLarge), Protocol::kStream);
+  EXPECT_EQ(Choices(model_of(""), {16})[pattern::kReduce].at(kLarge), Protocol::kReturnLine);
+  EXPECT_EQ(Choices(model_of(""), {16})[pattern::kAllReduce].at(kLarge), Protocol::kReturnLine);
+}
+
+// To wait once instead of twice counts for more when each means that all ranks of a CPU get it in turn; of
+// two the one goes on where the other stopped.
+TEST(CostModel, WaitsLessWhereMoreThanTwoRanksShareACpu) {
+  const auto at_16_kib = [](uint32_t ranks, uint32_t sharing) {
+    return Choices(model_of(""), {ranks, sharing})[pattern::kAllReduce].at(16 << 10);
+  };
+  EXPECT_EQ(at_16_kib(6, 1), Protocol::kReturnLine);
+  EXPECT_EQ(at_16_kib(6, 2), Protocol::kReturnLine);
+  EXPECT_EQ(at_16_kib(6, 3), Protocol::kStream);
+}
+
+TEST(CostModel, TakesLongerAcrossCachesAndNodes) {
+  const CostModel model = model_of("");
+  const Coefficients near = model.at({2}), far = model.at({2, 1, false});
+  const Coefficients remote = model.at({2, 1, false, 210});
+  EXPECT_LT(near.flag, far.flag);
+  EXPECT_EQ(remote.flag, far.flag * 210 / 100);
+  EXPECT_EQ(remote.stream.kib, far.stream.kib * 210 / 100);
+  EXPECT_EQ(remote.stream.start, far.stream.start);
+}
+
+TEST(CostModel, TakesWhatIsGivenWhereverTheRanksRun) {
+  const CostModel model = model_of("flag=12.5,return_line_kib=7");
+  for (const uint32_t percent : {100, 320}) {
+    EXPECT_EQ(model.at({2, 1, false, percent}).flag, 12'500);
+    EXPECT_EQ(model.at({2, 1, false, percent}).return_line.kib, 7'000);
+  }
+  EXPECT_NE(model.text(), model_of("").text());
+  EXPECT_NE(model.text(), model_of("flag=12.5").text());
+}
+
+TEST(CostModel, IsWrittenAsItIsRead) {
+  const std::string text = model_of("").at({2}).text();
+  EXPECT_EQ(model_of(text).at({8, 1, false}).text(), text);
+}
+
+TEST(CostModel, RefusesAnythingElseAndListsTheNames) {
+  for (const char* text : {"flag", "flag=", "flag=x", "flag=-1", "flag=nan", "flag=inf", "flag=1e7",
+                           "flag=1,", ",flag=1", "flag=1,,turn=1", "flag=1 ", "fast=1", "=1", "1"}) {
+    const auto model = CostModel::create(text);
+    ASSERT_FALSE(model.ok()) << text;
+    EXPECT_EQ(model.status().code(), FLOE_ERR_ENVIRONMENT);
+    EXPECT_THAT(model.status().message(), AllOf(HasSubstr("FLOE_COST_MODEL='" + std::string(text) + "'"),
+                                                HasSubstr("return_line_kib")));
+  }
+}
+
+// As much as the model allows, for the most ranks that there may be: nothing overflows.
+TEST(CostModel, IsBounded) {
+  const CostModel model = model_of(
+      "flag=1000000,turn=1000000,small=0,small_kib=1000000,stream=1000000,stream_kib=1000000,"
+      "return_line=1000000,return_line_kib=1000000");
+  for (const auto& [name, pattern] : kPatterns)
+    for (const size_t cpus : {size_t{0}, size_t{1}, size_t{1} << 16}) {
+      const Surroundings where{1 << 16, ranks_per_cpu(1 << 16, cpus)};
+      const Cost cost(model.at(where), where, pattern);
+      for (const Protocol protocol : kProtocols) {
+        EXPECT_GE(cost.fixed(protocol), 0) << name;
+        EXPECT_GT(cost.kib(protocol), 0) << name;
+      }
+    }
+}
+
+TEST(Explain, NamesRangesAndTimesOnBothSidesOfEachLimit) {
+  const Surroundings where{2};
+  const Coefficients c =
+      model_of("flag=100,small=0,small_kib=100,stream=0,stream_kib=100,return_line=0,return_line_kib=50")
+          .at(where);
+  // 100 + 200 x (KiB - 56 B) for the small one, 200 + 100 x KiB for the return line: they meet just below
+  // 1136 B.
+  EXPECT_THAT(explain(Cost(c, where, pattern::kAllReduce)),
+              testing::ElementsAre("small       to 1135 B  (567 B: small 200 ns, return_line 255 ns; "
+                                   "2270 B: small 532 ns, return_line 422 ns)",
+                                   "return_line above"));
+}
+
+}  // namespace
+}  // namespace floe

@@ -13,6 +13,7 @@
 #include "report.h"
 #include "roofline.h"
 #include "session.h"
+#include "tune.h"
 
 namespace floe::bench {
 namespace {
@@ -37,8 +38,14 @@ struct Measured {
 
 class Driver {
  public:
-  Driver(const Options& options, Session& session, std::vector<std::unique_ptr<Contender>> contenders)
-      : options_(options), session_(session), contenders_(std::move(contenders)), report_(options) {}
+  // `tuner` may be null; it hears of all lines, on rank 0.
+  Driver(const Options& options, Session& session, std::vector<std::unique_ptr<Contender>> contenders,
+         Tuner* tuner)
+      : options_(options),
+        session_(session),
+        contenders_(std::move(contenders)),
+        report_(options),
+        tuner_(tuner) {}
 
   Status run();
   uint64_t errors() const { return report_.errors(); }
@@ -57,6 +64,7 @@ class Driver {
   Session& session_;
   std::vector<std::unique_ptr<Contender>> contenders_;
   Report report_;
+  Tuner* const tuner_;
   Placement last_probe_;
 };
 
@@ -88,7 +96,9 @@ Status Driver::measure_size(const Operation& op, floe_type_t type, uint64_t byte
     if (auto status = measure(what, lines); !status.ok())
       return status.in(fmt::format("{} of {} x {}", op.name, type_name(type), count));
   }
-  if (session_.rank() == 0) report_.add(std::move(lines));
+  if (session_.rank() != 0) return {};
+  if (tuner_) tuner_->add(lines);
+  report_.add(std::move(lines));
   return {};
 }
 
@@ -233,6 +243,15 @@ void Driver::enter(const Case& what, const std::vector<Measured>& measured, std:
 
 Result<uint64_t> measure_all(const Options& options, Session& session) {
   std::vector<std::unique_ptr<Contender>> contenders;
+  if (options.tune) {
+    auto protocols = start_protocols(session);
+    if (!protocols.ok()) return protocols.status();
+    Tuner tuner(session);
+    Driver driver(options, session, std::move(*protocols), &tuner);
+    FLOE_TRY(driver.run());
+    if (session.rank() == 0) FLOE_TRY(tuner.print());
+    return driver.errors();
+  }
   contenders.push_back(std::make_unique<FloeContender>(session));
   if (options.ordinary)
     contenders.push_back(std::make_unique<FloeContender>(session, FloeContender::Memory::kOrdinary));
@@ -242,7 +261,7 @@ Result<uint64_t> measure_all(const Options& options, Session& session) {
     if (!peer.ok()) return peer.status();
     contenders.push_back(std::move(*peer));
   }
-  Driver driver(options, session, std::move(contenders));
+  Driver driver(options, session, std::move(contenders), nullptr);
   FLOE_TRY(driver.run());
   return driver.errors();
 }

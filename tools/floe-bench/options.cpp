@@ -84,6 +84,11 @@ uint64_t parse_size(const std::string& text) {
   return number << shift;
 }
 
+// Where protocols meet, and as far as the caches of a core.
+std::vector<uint64_t> sizes_to_tune() {
+  return {8, 64, 256, 512, 1 << 10, 1536, 2 << 10, 3 << 10, 4 << 10, 8 << 10, 16 << 10, 32 << 10, 64 << 10};
+}
+
 std::vector<uint64_t> default_sizes() {
   std::vector<uint64_t> sizes;
   for (uint64_t bytes = 8; bytes <= 64 << 20; bytes *= 2) sizes.push_back(bytes);
@@ -91,7 +96,7 @@ std::vector<uint64_t> default_sizes() {
 }
 
 struct Words {
-  std::vector<std::string> ops = {"all_reduce"}, types = {"float32", "bfloat16"}, sizes;
+  std::vector<std::string> ops, types = {"float32", "bfloat16"}, sizes;
   std::vector<std::string> peers;
   bool join = false, in_place = false, out_of_place = false;
 };
@@ -104,7 +109,14 @@ void check_sizes_fit(const Options& options) {
                                      type_name(type), type_size(type)));
 }
 
-void interpret(const Words& words, bool ranks_given, Options& options) {
+void interpret(Words& words, bool ranks_given, Options& options) {
+  if (options.tune) {  // one that all protocols carry, and one that goes one way
+    if (words.ops.empty()) words.ops = {"all_reduce", "all_gather"};
+    words.types = {"float32"};
+    words.in_place = !words.out_of_place;
+    options.columns = Columns::kTimes;
+  }
+  if (words.ops.empty()) words.ops = {"all_reduce"};
   if (words.ops == std::vector<std::string>{"all"})
     for (const auto& op : operation_table()) options.ops.push_back(&op);
   else
@@ -112,7 +124,7 @@ void interpret(const Words& words, bool ranks_given, Options& options) {
   for (const auto& name : words.types) options.types.push_back(parse_type(name));
   for (const auto& text : words.sizes) options.sizes.push_back(parse_size(text));
   if (options.kernel && options.sizes.empty()) options.sizes = {256 << 10, 64 << 20};
-  if (options.sizes.empty()) options.sizes = default_sizes();
+  if (options.sizes.empty()) options.sizes = options.tune ? sizes_to_tune() : default_sizes();
   check_sizes_fit(options);
   if (!std::isfinite(options.seconds)) wrong("--seconds", "use a number");
   if (options.manner.cold && kCanFlush == 0) wrong("--cold", "not known how this processor flushes a line");
@@ -195,6 +207,13 @@ Parsed parse(int argc, char** argv) {
       ->default_str("build-peers");
   app.add_option("--python", options.places.python, "Interpreter with torch, for gloo, vllm and deepspeed")
       ->envname("FLOE_PYTHON");
+  app.add_flag(
+         "--tune", options.tune,
+         "Measures each protocol on shared memory, fits the cost model by which floe chooses, and prints "
+         "the model and its choices")
+      ->excludes(peer)
+      ->excludes("--json")
+      ->excludes("--dtype");
   app.add_flag("--kernel", options.kernel,
                "No ranks: GB/s of the sum of two buffers for each instruction set, beside oneDNN's")
       ->excludes(peer)

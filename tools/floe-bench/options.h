@@ -25,6 +25,7 @@ struct Options {
   Place place = Place::kBoth;
   Manner manner;
   bool kernel = false;
+  bool tune = false;
   std::vector<std::string> peers;
   PeerPlaces places;
   bool ordinary = false;    // beside what is asked for, floe on ordinary buffers

@@ -99,7 +99,7 @@ std::string to_text(const Line& line, Columns columns, bool ratio) {
   const Row& row = line.out ? *line.out : *line.in;
   const Operation& op = *row.what.op;
   const auto half = columns == Columns::kNccl ? nccl_half : times_half;
-  return fmt::format("{:>12} {:>12} {:>11} {:>5} {:>4} {:>9}{} {}  {}, {}", row.bytes, row.what.count,
+  return fmt::format("{:>12} {:>12} {:>11} {:>5} {:>4} {:>11}{} {}  {}, {}", row.bytes, row.what.count,
                      type_name(row.what.type), op.reduces ? "sum" : "none",
                      op.rooted ? std::to_string(kRoot) : "-1", line.library, half(line.out, ratio),
                      half(line.in, ratio), state_of(line.out), state_of(line.in));
@@ -175,10 +175,10 @@ void Report::print_head() const {
     half +=
         nccl ? fmt::format(" {:>6}", "ratio") : fmt::format(" {:>6} {:>6} {:>6}", "x p50", "x mean", "x p99");
   units.resize(half.size(), ' ');
-  fmt::print("# {:>57} {:^{}} {:^{}}\n", "", "out-of-place", half.size(), "in-place", half.size());
-  fmt::print("# {:>10} {:>12} {:>11} {:>5} {:>4} {:>9}{} {}  placement (blocks)\n", "size", "count", "type",
+  fmt::print("# {:>59} {:^{}} {:^{}}\n", "", "out-of-place", half.size(), "in-place", half.size());
+  fmt::print("# {:>10} {:>12} {:>11} {:>5} {:>4} {:>11}{} {}  placement (blocks)\n", "size", "count", "type",
              "redop", "root", "library", half, half);
-  fmt::print("# {:>10} {:>12} {:>11} {:>5} {:>4} {:>9}{} {}\n", "(B)", "(elements)", "", "", "", "", units,
+  fmt::print("# {:>10} {:>12} {:>11} {:>5} {:>4} {:>11}{} {}\n", "(B)", "(elements)", "", "", "", "", units,
              units);
 }
 
@@ -237,7 +237,7 @@ void Report::print_summary(const char* label, std::optional<Row> Line::*place) c
 }
 
 void Report::end_of_table() {
-  if (!options_.json) {
+  if (!options_.json && !options_.tune) {
     print_summary("out-of-place", &Line::out);
     print_summary("in-place", &Line::in);
     std::fflush(stdout);

@@ -23,10 +23,10 @@ Session::~Session() {
   if (context_) floe_context_destroy(context_);
 }
 
-Status Session::join() {
+Status Session::join(const std::string& name) {
   FLOE_TRY(check(floe_context_create(nullptr, &context_)));
   floe_comm_config_t config = FLOE_COMM_CONFIG_INIT;
-  config.name = "bench";
+  config.name = name.c_str();
   config.timeout_ms = kTimeoutMs;
   FLOE_TRY(check(floe_comm_create_from_env(context_, &config, &comm_)));
   floe_comm_info_t info = FLOE_COMM_INFO_INIT;
@@ -52,8 +52,10 @@ Status Session::find_cpus() {
 
 std::string Session::who() const { return comm_ ? std::to_string(rank_) : "?"; }
 
+bool Session::pinned() const { return std::find(cpus_.begin(), cpus_.end(), -1) == cpus_.end(); }
+
 std::string Session::describe_cpus() const {
-  if (std::find(cpus_.begin(), cpus_.end(), -1) != cpus_.end()) return "not pinned";
+  if (!pinned()) return "not pinned";
   return fmt::format("on CPU{} {}", ranks_ == 1 ? "" : "s", fmt::join(cpus_, ", "));
 }
 

@@ -22,7 +22,7 @@ class Session {
   ~Session();
 
   // Creates the communicator that the environment describes.
-  Status join();
+  Status join(const std::string& name = "bench");
 
   floe_context_t* context() const { return context_; }
   floe_comm_t* comm() const { return comm_; }
@@ -30,6 +30,7 @@ class Session {
   uint32_t ranks() const { return ranks_; }
   const Ticks& ticks() const { return ticks_; }
   bool one_host() const { return one_host_; }
+  bool pinned() const;                                               // every rank is, to one CPU
   const std::vector<unsigned>& my_cpus() const { return my_cpus_; }  // that this rank may run on
   std::string who() const;                                           // the rank, "?" before join()
   std::string describe_cpus() const;                                 // "CPUs 0, 1"

@@ -17,6 +17,7 @@ namespace {
 constexpr Coefficients kNear = {60'000, 6'000'000, {97'000, 77'000}, {196'000, 49'500}, {117'000, 22'800}};
 constexpr Coefficients kFar = {245'000, 6'000'000, {152'000, 300'000}, {555'000, 60'000}, {200'000, 45'000}};
 
+constexpr uint64_t kNoLimit = std::numeric_limits<uint64_t>::max();
 constexpr uint64_t kBesideFlag = 64 - sizeof(uint64_t);  // in its line
 
 struct Name {
@@ -109,6 +110,12 @@ std::string CostModel::text() const {
 
 namespace {
 
+// Where blocks go between all pairs: the return line swaps them.
+bool both_ways(const Pattern& pattern, uint32_t ranks) {
+  return pattern.publish == Pattern::Ranks::kAll && pattern.read == Pattern::Ranks::kAll &&
+         !pattern.reduces && (pattern.block_each || ranks == 2);
+}
+
 // Some only publish, in one slot after the other, and others only read: each does half of the work, while the
 // others do theirs.
 bool one_way(const Pattern& pattern) { return pattern.publish != Pattern::Ranks::kAll; }
@@ -119,10 +126,12 @@ uint64_t Cost::most(Protocol protocol) const {
   constexpr uint64_t kRoom = SegmentLayout::kSmallSlotBytes - sizeof(uint64_t);
   switch (protocol) {
     case Protocol::kSmall: return kRoom / (pattern_.block_each ? where_.ranks : 1);
-    case Protocol::kStream: return std::numeric_limits<uint64_t>::max();
-    // What every rank needs a part of, and nobody all by itself.
+    case Protocol::kStream: return kNoLimit;
     case Protocol::kReturnLine:
-      return pattern_.reduces && !pattern_.block_each ? std::numeric_limits<uint64_t>::max() : 0;
+      // Beyond this the buffers alone fill the caches, and Stream's non-temporal stores win.
+      if (both_ways(pattern_, where_.ranks)) return uint64_t{4} << 20;
+      // What every rank needs a part of, and nobody all by itself.
+      return pattern_.reduces && !pattern_.block_each ? kNoLimit : 0;
   }
   return 0;
 }
@@ -135,6 +144,7 @@ Cost::Work Cost::work(Protocol protocol) const {
   const uint64_t filled = pattern_.block_each ? peers : 1;
   if (protocol != Protocol::kReturnLine)
     return {1, n * (one_way(pattern_) ? std::max(filled, sources) : filled + sources)};
+  if (both_ways(pattern_, where_.ranks)) return {2, n * 2 * peers};  // as many bytes as with a stream
   // Of a block's n parts each rank puts those that others own, reads its own from all of them, and returns it
   // to those who want it; they take the others'.
   const uint64_t wanting = pattern_.read == Pattern::Ranks::kAll ? peers : 1;
@@ -193,15 +203,15 @@ uint64_t up_to(const Cost& cost, Protocol a, Protocol b, uint64_t most) {
 
 SizeRanges choose(const Cost& cost) {
   using enum Protocol;
-  SizeRanges choice;
-  choice.small_most = up_to(cost, kSmall, kStream, cost.most(kSmall));
-  if (cost.most(kReturnLine) == 0) return choice;
-  choice.small_most = up_to(cost, kSmall, kReturnLine, choice.small_most);
-  // The less steep one is the last.
-  choice.last = cost.kib(kReturnLine) < cost.kib(kStream) ? kReturnLine : kStream;
-  choice.next = choice.last == kReturnLine ? kStream : kReturnLine;
-  choice.next_most = up_to(cost, choice.next, choice.last, cost.most(choice.next));
-  return choice;
+  const uint64_t small = up_to(cost, kSmall, kStream, cost.most(kSmall)), most = cost.most(kReturnLine);
+  if (most == 0) return {{{{small, kSmall}, {kNoLimit, kStream}}}};
+  // The less steep one comes last.
+  const bool less_steep = cost.kib(kReturnLine) < cost.kib(kStream);
+  const Protocol next = less_steep ? kStream : kReturnLine, last = less_steep ? kReturnLine : kStream;
+  return {{{{up_to(cost, kSmall, kReturnLine, small), kSmall},
+            {std::min(up_to(cost, next, last, cost.most(next)), most), next},
+            {most, last},
+            {kNoLimit, kStream}}}};
 }
 
 Choices::Choices(const CostModel& model, const Surroundings& where) {

@@ -12,6 +12,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <string>
 #include <string_view>
@@ -115,15 +116,18 @@ inline constexpr std::array kPatterns = {NamedPattern{"all_reduce", pattern::kAl
                                          NamedPattern{"scatter", pattern::kScatter},
                                          NamedPattern{"all_to_all", pattern::kAllToAll}};
 
-// By bytes of a block: what is small, what comes next, and everything above.
+// By bytes of a block, upwards; the last one has no limit. Those that end before they begin are empty.
 struct SizeRanges {
-  uint64_t small_most = 0;
-  uint64_t next_most = 0;
-  Protocol next = Protocol::kStream, last = Protocol::kStream;
+  struct Range {
+    uint64_t most = std::numeric_limits<uint64_t>::max();
+    Protocol protocol = Protocol::kStream;
+  };
+  std::array<Range, 4> ranges;
 
   Protocol at(uint64_t block_bytes) const {
-    if (block_bytes <= small_most) return Protocol::kSmall;
-    return block_bytes <= next_most ? next : last;
+    size_t i = 0;
+    while (block_bytes > ranges[i].most) ++i;
+    return ranges[i].protocol;
   }
 };
 SizeRanges choose(const Cost& cost);
@@ -132,6 +136,8 @@ SizeRanges choose(const Cost& cost);
 class Choices {
  public:
   Choices(const CostModel& model, const Surroundings& where);
+  // By what was measured, under one L3 cache.
+  explicit Choices(uint32_t ranks) : Choices(*CostModel::create(), {ranks}) {}
   const SizeRanges& operator[](const Pattern& pattern) const { return choices_[index(pattern)]; }
 
  private:

@@ -10,21 +10,11 @@ DirectPath::DirectPath(std::vector<std::shared_ptr<Segment>> segments, uint32_t 
       stream_(ranks_.size(), ranks_.own().layout().outbox_bytes),
       mapped_{std::move(arenas)} {}
 
-// Whether what the cost model takes for a stream is swapped instead: it does not know of that.
-bool DirectPath::swaps(const Movement& what) const {
-  const Pattern& pattern = what.args().pattern;
-  // Beyond this the buffers alone fill the caches, and Stream's non-temporal stores win.
-  constexpr uint64_t kMostToSwap = 4 << 20;
-  const bool both_ways = pattern.publish == Pattern::Ranks::kAll && pattern.read == Pattern::Ranks::kAll &&
-                         (pattern.block_each || ranks_.size() == 2);
-  return !pattern.reduces && both_ways && what.block_bytes() <= kMostToSwap;
-}
-
 DirectOperation DirectPath::make_large(const DirectArgs& args, Protocol protocol) {
   if (MappedReduce::fits(ranks_, mapped_, args))
     return DirectOperation(std::in_place_type<MappedReduce>, ranks_, mapped_, line_, args);
   const Movement what(args, ranks_.size(), ranks_.self());
-  if (protocol == Protocol::kReturnLine || swaps(what))
+  if (protocol == Protocol::kReturnLine)
     return DirectOperation(std::in_place_type<ReturnLine>, ranks_, line_, what);
   return DirectOperation(std::in_place_type<Stream>, ranks_, stream_, what);
 }

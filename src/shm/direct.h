@@ -87,7 +87,6 @@ class DirectPath {
   }
 
  private:
-  bool swaps(const Movement& what) const;
   DirectOperation make_large(const DirectArgs& args, Protocol protocol);
 
   LocalRanks ranks_;

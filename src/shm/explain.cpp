@@ -1,5 +1,6 @@
 #include "shm/explain.h"
 
+#include <algorithm>
 #include <limits>
 
 namespace floe {
@@ -27,16 +28,18 @@ std::string limit_text(const Cost& cost, uint64_t most, Protocol low, Protocol h
 }  // namespace
 
 std::vector<std::string> explain(const Cost& cost) {
-  const SizeRanges ranges = choose(cost);
+  std::vector<SizeRanges::Range> ranges;  // neither empty, nor one protocol twice in a row
+  for (const SizeRanges::Range& range : choose(cost).ranges) {
+    if (!ranges.empty() && ranges.back().protocol == range.protocol)
+      ranges.back().most = std::max(ranges.back().most, range.most);
+    else if (range.most > (ranges.empty() ? 0 : ranges.back().most))
+      ranges.push_back(range);
+  }
   std::vector<std::string> lines;
-  const bool has_next = ranges.next != ranges.last && ranges.next_most > ranges.small_most;
-  const Protocol after_small = has_next ? ranges.next : ranges.last;
-  if (ranges.small_most > 0)
-    lines.push_back(limit_text(cost, ranges.small_most, Protocol::kSmall, after_small));
-  if (has_next && ranges.next_most != kNoLimit)
-    lines.push_back(limit_text(cost, ranges.next_most, ranges.next, ranges.last));
-  const Protocol last = has_next && ranges.next_most == kNoLimit ? ranges.next : ranges.last;
-  lines.push_back(fmt::format("{:<11} {}", name_of(last), lines.empty() ? "always" : "above"));
+  for (size_t i = 0; i + 1 < ranges.size(); ++i)
+    lines.push_back(limit_text(cost, ranges[i].most, ranges[i].protocol, ranges[i + 1].protocol));
+  lines.push_back(
+      fmt::format("{:<11} {}", name_of(ranges.back().protocol), lines.empty() ? "always" : "above"));
   return lines;
 }
 

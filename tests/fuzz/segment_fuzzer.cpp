@@ -61,7 +61,8 @@ class Fuzzed {
     config.key = 7;
     config.timeout_ms = 1000;
     config.shm = std::make_unique<ShmTransport>(segments(), 0);
-    config.direct = std::make_unique<DirectPath>(segments(), 0);
+    config.direct =
+        std::make_unique<DirectPath>(segments(), 0, Choices(static_cast<uint32_t>(segments().size())));
     for (uint32_t rank = 0; rank < kRanks; ++rank) {
       Member member;
       member.who = fmt::format("rank {}", rank);

@@ -42,7 +42,8 @@ class GroupEnd : public testing::Test {
       config.members[rank].segment = segments[rank];
     }
     config.members[1].pidfd = std::move(pidfd);
-    config.direct = std::make_unique<DirectPath>(segments, 0);
+    config.direct =
+        std::make_unique<DirectPath>(segments, 0, Choices(static_cast<uint32_t>(segments.size())));
     return std::make_unique<Group>(std::move(config));
   }
   std::atomic<uint32_t>& touching() const { return peer_->header().touching; }

@@ -31,7 +31,8 @@ class GroupTest : public testing::Test {
       config.members.push_back(std::move(member));
     }
     config.shm = std::make_unique<ShmTransport>(segments, 0);
-    config.direct = std::make_unique<DirectPath>(segments, 0);
+    config.direct =
+        std::make_unique<DirectPath>(segments, 0, Choices(static_cast<uint32_t>(segments.size())));
     for (uint32_t rank = 0; rank < 2; ++rank) config.members[rank].route = {config.shm.get(), rank};
     config.members[kPeer].pidfd = UniqueFd(::eventfd(0, EFD_CLOEXEC));
     pidfd_ = config.members[kPeer].pidfd.get();

@@ -32,6 +32,11 @@ void expect_no_faster_one(const Cost& cost, uint64_t bytes) {
   }
 }
 
+uint64_t small_most(const SizeRanges& choice) {
+  EXPECT_EQ(choice.ranges[0].protocol, Protocol::kSmall);
+  return choice.ranges[0].most;
+}
+
 class EveryPattern : public testing::TestWithParam<NamedPattern> {};
 
 // Whatever the coefficients, but that the small one starts soonest: down to the bytes beside each limit.
@@ -52,8 +57,8 @@ TEST_P(EveryPattern, UsesTheCheapestProtocolAtEverySize) {
     const Cost cost(c, where, GetParam().pattern);
     const SizeRanges ranges = choose(cost);
     EXPECT_EQ(ranges.at(0), Protocol::kSmall);  // the only one that lets ranks meet without bytes
-    for (const uint64_t limit : {uint64_t{1}, ranges.small_most, ranges.next_most})
-      for (const uint64_t bytes : {limit - 1, limit, limit + 1})
+    for (const SizeRanges::Range& range : ranges.ranges)
+      for (const uint64_t bytes : {range.most - 1, range.most, range.most + 1})
         if (bytes > 0 && bytes < uint64_t{1} << 30) expect_no_faster_one(cost, bytes);
     for (uint64_t bytes = 8; bytes <= 64 << 20; bytes *= 2) expect_no_faster_one(cost, bytes);
   }
@@ -73,7 +78,7 @@ TEST_P(EveryPattern, FitsIntoASmallSlot) {
   for (const uint32_t ranks : {2, 3, 16, 64, 600}) {
     const Surroundings where{ranks};
     const Choices choices(model_of("stream=1000000,return_line=1000000"), where);
-    const uint64_t most = choices[GetParam().pattern].small_most;
+    const uint64_t most = small_most(choices[GetParam().pattern]);
     const uint64_t blocks = GetParam().pattern.block_each ? ranks : 1;
     EXPECT_LE(most * blocks + sizeof(uint64_t), SegmentLayout::kSmallSlotBytes);
     EXPECT_GT((most + 1) * blocks + sizeof(uint64_t), SegmentLayout::kSmallSlotBytes) << "room is left";
@@ -89,8 +94,8 @@ TEST(CostModel, TakesTheSmallProtocolWhereItPaysThoughItStartsLate) {
   const auto limits = [&](const char* text) {
     return choose(Cost(model_of(text).at(where), where, pattern::kAllGather));
   };
-  EXPECT_EQ(limits("small=1,small_kib=10,stream=0,stream_kib=20").small_most, 4088u);
-  EXPECT_EQ(limits("small=1000,small_kib=10,stream=0,stream_kib=20").small_most, 0u);
+  EXPECT_EQ(small_most(limits("small=1,small_kib=10,stream=0,stream_kib=20")), 4088u);
+  EXPECT_EQ(small_most(limits("small=1000,small_kib=10,stream=0,stream_kib=20")), 0u);
 }
 
 TEST(CostModel, LeavesTheBarrierToTheSmallProtocol) {
@@ -102,7 +107,7 @@ TEST(CostModel, LeavesTheBarrierToTheSmallProtocol) {
 TEST(CostModel, SmallAllReducesEndEarlierWithMoreRanks) {
   uint64_t last = UINT64_MAX;
   for (uint32_t ranks = 2; ranks <= 64; ++ranks) {
-    const uint64_t most = Choices(model_of(""), {ranks})[pattern::kAllReduce].small_most;
+    const uint64_t most = small_most(Choices(model_of(""), {ranks})[pattern::kAllReduce]);
     EXPECT_LE(most, last) << ranks;
     last = most;
   }
@@ -114,6 +119,19 @@ TEST(CostModel, ARootAddsByItselfForFewRanksOnly) {
   EXPECT_EQ(Choices(model_of(""), {2})[pattern::kReduce].at(kLarge), Protocol::kStream);
   EXPECT_EQ(Choices(model_of(""), {16})[pattern::kReduce].at(kLarge), Protocol::kReturnLine);
   EXPECT_EQ(Choices(model_of(""), {16})[pattern::kAllReduce].at(kLarge), Protocol::kReturnLine);
+}
+
+// Blocks that go both ways are swapped while the caches hold them.
+TEST(CostModel, SwapsWhatGoesBetweenAllPairsToFourMebibytes) {
+  constexpr uint64_t kMost = 4 << 20;
+  for (const auto& [ranks, pattern] :
+       {std::pair{2, pattern::kAllGather}, {2, pattern::kAllToAll}, {5, pattern::kAllToAll}}) {
+    const SizeRanges choice = Choices(model_of(""), {static_cast<uint32_t>(ranks)})[pattern];
+    EXPECT_EQ(choice.at(64 << 10), Protocol::kReturnLine);
+    EXPECT_EQ(choice.at(kMost), Protocol::kReturnLine);
+    EXPECT_EQ(choice.at(kMost + 1), Protocol::kStream);
+  }
+  EXPECT_EQ(Choices(model_of(""), {3})[pattern::kAllGather].at(64 << 10), Protocol::kStream);
 }
 
 // To wait once instead of twice counts for more when each means that all ranks of a CPU get it in turn; of

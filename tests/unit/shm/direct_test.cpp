@@ -25,8 +25,6 @@ std::vector<std::shared_ptr<Segment>> make_segments(uint32_t ranks) {
   return segments;
 }
 
-Choices default_choices(uint32_t ranks) { return {*CostModel::create(), {ranks}}; }
-
 Poll run(DirectOperation& op) {
   while (true) {
     const Poll poll = op.poll();
@@ -261,7 +259,7 @@ TEST(Direct, DifferentHashesAreAMismatchOnBothSides) {
 TEST(Direct, WaitsForRoomOfTheRankThatIsBehind) {
   for (const uint64_t count : {uint64_t{4}, uint64_t{1'000'000}}) {
     const auto segments = make_segments(3);
-    const Choices choices = default_choices(3);
+    const Choices choices(3);
     DirectPath root(segments, 0, choices), behind(segments, 1, choices), reader(segments, 2, choices);
     std::vector<int32_t> data(count, 1), received(count);
     const auto broadcast = [&](DirectPath& path, std::vector<int32_t>& buffer) {
@@ -286,7 +284,7 @@ TEST(Direct, WaitsForRoomOfTheRankThatIsBehind) {
 
 TEST(Direct, WaitsForNamesTheRankThatIsMissing) {
   const auto segments = make_segments(3);
-  const Choices choices = default_choices(3);
+  const Choices choices(3);
   DirectPath first(segments, 0, choices), second(segments, 1, choices);
   std::vector<int32_t> data(100000, 1);
   auto mine =

@@ -33,7 +33,8 @@ struct Ranks {
         UniqueFd fd(::fcntl(arenas[peer]->fd(), F_DUPFD_CLOEXEC, 0));
         if (peer != rank) seen[peer] = *Arena::attach(std::move(fd), next++, arenas[peer]->bytes());
       }
-      paths.push_back(std::make_unique<DirectPath>(segments, rank, seen));
+      paths.push_back(std::make_unique<DirectPath>(segments, rank,
+                                                   Choices(static_cast<uint32_t>(segments.size())), seen));
     }
   }
   int32_t* allocate(uint32_t rank, uint64_t count) {

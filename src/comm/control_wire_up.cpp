@@ -44,7 +44,7 @@ std::string ControlWireUp::ids() {
   for (auto& control : engine_.controls()) {
     control->poll();
     if (!control->intact() || known_.size() == kMostKnown) continue;
-    text += (text.empty() ? "" : " ") + id_text(control->id());
+    text += fmt::format("{}{}", text.empty() ? "" : " ", id_text(control->id()));
     known_.push_back(std::move(control));
   }
   return text;

@@ -232,38 +232,13 @@ class Connecting {
   std::string last_refusal_;
 };
 
-struct Attempt {
-  UniqueFd fd;
-  uint16_t port = 0;
-  int problem = 0;  // errno
-};
-
-Attempt listen_at(const addrinfo& where, uint16_t port) {
-  UniqueFd fd = tcp::open_socket(where);
-  if (!fd.valid()) return {{}, 0, errno};
-  // A connection that has ended lately does not keep its port.
-  const int on = 1;
-  ::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-  sockaddr_storage at{};
-  std::memcpy(&at, where.ai_addr, where.ai_addrlen);
-  auto& field = where.ai_family == AF_INET6 ? reinterpret_cast<sockaddr_in6&>(at).sin6_port
-                                            : reinterpret_cast<sockaddr_in&>(at).sin_port;
-  field = htons(port);
-  auto* const address = reinterpret_cast<sockaddr*>(&at);
-  socklen_t size = where.ai_addrlen;
-  if (::bind(fd.get(), address, size) != 0 || ::listen(fd.get(), SOMAXCONN) != 0 ||
-      ::getsockname(fd.get(), address, &size) != 0)
-    return {{}, 0, errno};
-  return {std::move(fd), ntohs(field), 0};
-}
-
 }  // namespace
 
 Result<ControlListener> ControlListener::create(const std::string& address, PortRange ports) {
   const auto resolved = tcp::resolve(address.c_str(), 0, AI_NUMERICHOST);
   if (!resolved.ok()) return resolved.status();
   for (const uint16_t port : ports.ports(random_u64())) {
-    Attempt attempt = listen_at(**resolved, port);
+    tcp::Listening attempt = tcp::listen_at(**resolved, port);
     if (attempt.fd.valid())
       return ControlListener(std::move(attempt.fd), Place{address, attempt.port}.to_text());
     if (attempt.problem != EADDRINUSE)

@@ -16,14 +16,22 @@ bool is_loopback(const addrinfo& address) {
          IN6_IS_ADDR_LOOPBACK(&reinterpret_cast<const sockaddr_in6*>(address.ai_addr)->sin6_addr);
 }
 
-struct Attempt {
-  UniqueFd fd;
-  int problem = 0;  // errno
-};
+Status listen_error(const std::string& address, uint16_t port, int problem) {
+  if (problem == EADDRINUSE)
+    return error(
+        FLOE_ERR_STORE,
+        "floe's store can't listen on port {} for {}: another program has this port. End that program, or "
+        "set FLOE_STORE_PORT to a free port, the same on all ranks",
+        port, address);
+  return system_error(fmt::format("floe's store can't listen on port {} for {}", port, address), problem);
+}
 
-Attempt listen_at(const addrinfo& where, uint16_t& port) {
+}  // namespace
+
+Listening listen_at(const addrinfo& where, uint16_t port) {
   UniqueFd fd = open_socket(where);
-  if (!fd.valid()) return {{}, errno};
+  if (!fd.valid()) return {{}, 0, errno};
+  // A connection that has ended lately does not keep its port.
   const int on = 1, off = 0;
   ::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
   // [::] takes IPv4 as well; for any other address this changes nothing.
@@ -38,22 +46,9 @@ Attempt listen_at(const addrinfo& where, uint16_t& port) {
   socklen_t size = where.ai_addrlen;
   if (::bind(fd.get(), address, size) != 0 || ::listen(fd.get(), SOMAXCONN) != 0 ||
       ::getsockname(fd.get(), address, &size) != 0)
-    return {{}, errno};
-  port = ntohs(port_field);
-  return {std::move(fd), 0};
+    return {{}, 0, errno};
+  return {std::move(fd), ntohs(port_field), 0};
 }
-
-Status listen_error(const std::string& address, uint16_t port, int problem) {
-  if (problem == EADDRINUSE)
-    return error(
-        FLOE_ERR_STORE,
-        "floe's store can't listen on port {} for {}: another program has this port. End that program, or "
-        "set FLOE_STORE_PORT to a free port, the same on all ranks",
-        port, address);
-  return system_error(fmt::format("floe's store can't listen on port {} for {}", port, address), problem);
-}
-
-}  // namespace
 
 Result<std::vector<UniqueFd>> listen_for(const std::string& address, uint16_t& port) {
   std::vector<UniqueFd> listeners;
@@ -62,12 +57,14 @@ Result<std::vector<UniqueFd>> listen_for(const std::string& address, uint16_t& p
   // where no other host would get through.
   const auto named = resolve(address.c_str(), 0, address == "localhost" ? 0 : AI_NUMERICHOST);
   for (const addrinfo* at = named.ok() ? named->get() : nullptr; at; at = at->ai_next) {
-    Attempt attempt = listen_at(*at, port);
+    Listening attempt = listen_at(*at, port);
     if (attempt.problem == EADDRINUSE) return listen_error(address, port, EADDRINUSE);
-    if (attempt.fd.valid())
+    if (attempt.fd.valid()) {
+      port = attempt.port;
       listeners.push_back(std::move(attempt.fd));
-    else
+    } else {
       problem = attempt.problem;
+    }
   }
   if (!listeners.empty()) return listeners;
   if (named.ok() && is_loopback(**named)) return listen_error(address, port, problem);
@@ -78,10 +75,11 @@ Result<std::vector<UniqueFd>> listen_for(const std::string& address, uint16_t& p
   for (const int family : {AF_INET6, AF_INET})  // 0.0.0.0 where the kernel has no IPv6
     for (const addrinfo* at = any->get(); at; at = at->ai_next) {
       if (at->ai_family != family) continue;
-      Attempt attempt = listen_at(*at, port);
+      Listening attempt = listen_at(*at, port);
       if (attempt.problem == EADDRINUSE) return listen_error(address, port, EADDRINUSE);
       problem = attempt.problem;
       if (!attempt.fd.valid()) continue;
+      port = attempt.port;
       listeners.push_back(std::move(attempt.fd));
       return listeners;
     }

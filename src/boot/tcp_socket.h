@@ -27,6 +27,13 @@ UniqueFd open_socket(const addrinfo& address);
 // poll(2) for one descriptor, not interrupted by signals. False at the deadline.
 bool wait_for(int fd, short events, Deadline deadline);
 
+struct Listening {
+  UniqueFd fd;        // invalid: it can't
+  uint16_t port = 0;  // the one that was wanted, or for 0 the one that the kernel chose
+  int problem = 0;    // errno
+};
+Listening listen_at(const addrinfo& where, uint16_t port);
+
 // Where the server listens for clients that are told `address`: the loopback interface if that is what it
 // names, `address` alone if it is an IP address of this host, all interfaces otherwise. Port 0 becomes the
 // port that the kernel chose.

@@ -20,6 +20,7 @@ WireUp::WireUp(Engine& engine, const WireUpConfig& config, Exchange* exchange)
       config_(config),
       exchange_(exchange),
       control_(engine, exchange, config.rank),
+      model_(CostModel::create(engine.settings().cost_model)),
       deadline_(Deadline::in_ms(config.timeout_ms)) {}
 
 Status WireUp::exchange_cards(std::vector<Card>* cards) {
@@ -28,8 +29,7 @@ Status WireUp::exchange_cards(std::vector<Card>* cards) {
   listener_ = std::move(*listener);
 
   const HostIdentity host = host_identity();
-  const auto model = CostModel::create(engine_.settings().cost_model);
-  if (!model.ok()) return model.status();
+  FLOE_TRY(model_.status());
   Card mine{floe_version(),
             config_.size,
             random_u64(),
@@ -42,7 +42,7 @@ Status WireUp::exchange_cards(std::vector<Card>* cards) {
             engine_.settings().shm ? "on" : "off",
             engine_.settings().provider,
             format_cpu_list(allowed_cpus()),
-            model->text(),
+            model_->text(),
             engine_.id(),
             engine_.settings().secret.empty() ? "not set" : "set",
             control_.ids()};
@@ -247,11 +247,10 @@ Result<GroupConfig> WireUp::connect() {
     }
     if (arenas_.size() != segments.size()) arenas_.clear();
     if (one_host) {
-      const auto model = CostModel::create(engine_.settings().cost_model);
-      if (!model.ok()) return model.status();
       const Surroundings where{config_.size, ranks_per_cpu(config_.size, cpus_of_host(cards).size()),
                                spread.one_cache, spread.memory_percent};
-      group.direct = std::make_unique<DirectPath>(segments, self, Choices(*model, where), std::move(arenas_));
+      group.direct =
+          std::make_unique<DirectPath>(segments, self, Choices(*model_, where), std::move(arenas_));
     }
   }
   if (!group.direct) FLOE_TRY(connect_fabric(cards, one_host, &group));

@@ -57,6 +57,7 @@ class WireUp {
   WireUpConfig config_;
   Exchange* exchange_;
   ControlWireUp control_;
+  const Result<CostModel> model_;
   Deadline deadline_;
   std::optional<UnixListener> listener_;
   std::shared_ptr<Segment> segment_;

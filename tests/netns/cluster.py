@@ -25,6 +25,7 @@ from pathlib import Path
 from types import TracebackType
 
 NETWORK = "10.77.0"
+MASTER_PORT = 29500  # the hosts are new: nothing else listens there
 TOOLS = ("ip", "nsenter", "setpriv", "unshare")
 SETUP_SECONDS = 20
 
@@ -47,9 +48,19 @@ echo ready
 exec sleep infinity
 """
 
+Rank = subprocess.Popen[str]
+
 
 class ClusterError(RuntimeError):
     """The namespaces could not be made."""
+
+
+def await_line(ranks: Sequence[Rank], expected: str) -> None:
+    """Returns once each rank has said so, as its first line."""
+    for rank in ranks:
+        assert rank.stdout is not None
+        line = rank.stdout.readline()
+        assert line == f"{expected}\n", (line, rank.communicate(timeout=60))
 
 
 @dataclass
@@ -104,9 +115,7 @@ class Cluster:
     def address(self, host: int) -> str:
         return f"{NETWORK}.{host + 1}"
 
-    def start(
-        self, host: int, command: Sequence[str], environment: Mapping[str, str]
-    ) -> subprocess.Popen[str]:
+    def start(self, host: int, command: Sequence[str], environment: Mapping[str, str]) -> Rank:
         """Starts a command on a host, in the caller's working directory."""
         holder = self._holders[1 + host].pid
         enter = ["nsenter", "-t", str(holder), "-n", "-m", "-u", "-i", f"--wdns={os.getcwd()}"]
@@ -119,25 +128,40 @@ class Cluster:
             text=True,
         )
 
+    def network(self, host: int, *arguments: str) -> None:
+        """Runs ip(8) on a host."""
+        assert self.start(host, ["ip", *arguments], {}).wait(timeout=SETUP_SECONDS) == 0
+
+    def start_ranks(
+        self,
+        command: Sequence[str],
+        environment: Mapping[str, str] | None = None,
+        per_host: int = 1,
+    ) -> list[Rank]:
+        """Starts ranks of a command, host by host, as torchrun would."""
+        running = []
+        for rank in range(self.hosts * per_host):
+            placement = {
+                "RANK": str(rank),
+                "WORLD_SIZE": str(self.hosts * per_host),
+                "LOCAL_RANK": str(rank % per_host),
+                "LOCAL_WORLD_SIZE": str(per_host),
+                "MASTER_ADDR": self.address(0),
+                "MASTER_PORT": str(MASTER_PORT),
+            }
+            running.append(
+                self.start(rank // per_host, command, {**placement, **(environment or {})})
+            )
+        return running
+
     def launch(
         self,
         command: Sequence[str],
-        port: int,
         seconds: float,
         environment: Mapping[str, str] | None = None,
     ) -> list[Finished]:
-        """Runs a command once on each host, as torchrun would with one rank per node."""
-        running = []
-        for rank in range(self.hosts):
-            placement = {
-                "RANK": str(rank),
-                "WORLD_SIZE": str(self.hosts),
-                "LOCAL_RANK": "0",
-                "LOCAL_WORLD_SIZE": "1",
-                "MASTER_ADDR": self.address(0),
-                "MASTER_PORT": str(port),
-            }
-            running.append(self.start(rank, command, {**placement, **(environment or {})}))
+        """Runs a command once on each host."""
+        running = self.start_ranks(command, environment)
         deadline = time.monotonic() + seconds
         finished = []
         for rank, process in enumerate(running):

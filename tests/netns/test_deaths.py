@@ -1,53 +1,27 @@
 """Every rank of every host soon knows who is gone: processes die, and hosts fall silent."""
 
 import contextlib
-import os
 import re
 import signal
-import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from cluster import Cluster, missing
+from cluster import MASTER_PORT, Cluster, Rank, await_line, missing
 
-RANK = Path(__file__).parent / "death_rank.py"
-PORT = 29500  # the hosts are new: nothing else listens there
+COMMAND = [sys.executable, str(Path(__file__).parent / "death_rank.py")]
+SETTINGS = {"FLOE_TIMEOUT_MS": "30000", "LINGER": "8"}
 
 reason = missing()
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(reason is not None, reason=str(reason))]
 
-Rank = subprocess.Popen[str]
-
-
-@pytest.fixture
-def hosts(request: pytest.FixtureRequest) -> Iterator[Cluster]:
-    with Cluster(request.param) as cluster:
-        yield cluster
-
 
 def start(hosts: Cluster, per_host: int, **more: str) -> list[Rank]:
-    """Starts the ranks, host by host, and returns once all have reduced."""
-    size = hosts.hosts * per_host
-    ranks = []
-    for rank in range(size):
-        environment = {
-            "RANK": str(rank),
-            "WORLD_SIZE": str(size),
-            "MASTER_ADDR": hosts.address(0),
-            "MASTER_PORT": str(PORT),
-            "FLOE_TIMEOUT_MS": "30000",
-            "LINGER": "8",
-            **more,
-        }
-        ranks.append(hosts.start(rank // per_host, [sys.executable, str(RANK)], environment))
-    for one in ranks:
-        assert one.stdout is not None
-        line = one.stdout.readline()
-        assert line == "reduced\n", (line, one.communicate(timeout=60))
+    """Starts the ranks and returns once all have reduced."""
+    ranks = hosts.start_ranks(COMMAND, {**SETTINGS, **more}, per_host)
+    await_line(ranks, "reduced")
     return ranks
 
 
@@ -62,10 +36,6 @@ def answers(ranks: list[Rank], seconds: float = 60) -> dict[int, tuple[float, st
             at, text = out.strip().split(" ", 1)
             result[rank] = (float(at), text)
     return result
-
-
-def network(hosts: Cluster, host: int, *command: str) -> None:
-    assert hosts.start(host, ["ip", *command], dict(os.environ)).wait(timeout=20) == 0
 
 
 @pytest.mark.parametrize(
@@ -93,7 +63,7 @@ def test_a_killed_process_is_named_within_a_second(
 def test_a_silent_host_is_named_within_six_seconds(hosts: Cluster) -> None:
     ranks = start(hosts, 2)
     cut = time.time()
-    network(hosts, 2, "link", "set", "eth0", "down")
+    hosts.network(2, "link", "set", "eth0", "down")
     told = answers(ranks)
     assert set(told) == set(range(6))
     for rank in range(4):
@@ -107,31 +77,18 @@ def test_a_silent_host_is_named_within_six_seconds(hosts: Cluster) -> None:
 @pytest.mark.parametrize("hosts", [2], indirect=True)
 def test_an_outage_of_three_seconds_is_survived(hosts: Cluster) -> None:
     ranks = start(hosts, 1, SECONDS="12")
-    network(hosts, 1, "link", "set", "eth0", "down")
+    hosts.network(1, "link", "set", "eth0", "down")
     time.sleep(3)
-    network(hosts, 1, "link", "set", "eth0", "up")
+    hosts.network(1, "link", "set", "eth0", "up")
     for _, text in answers(ranks).values():
         assert text.startswith("longest ")
         assert float(text.split()[1]) >= 2.5
 
 
 @pytest.mark.parametrize("hosts", [2], indirect=True)
-def test_another_secret_is_refused(hosts: Cluster, tmp_path: Path) -> None:
-    secrets = []
-    for host in range(2):
-        secrets.append(tmp_path / str(host))
-        secrets[host].write_text(f"secret of host {host}\n")
-    ranks = []
-    for rank in range(2):
-        environment = {
-            "RANK": str(rank),
-            "WORLD_SIZE": "2",
-            "MASTER_ADDR": hosts.address(0),
-            "MASTER_PORT": str(PORT),
-            "FLOE_TIMEOUT_MS": "5000",
-            "FLOE_SECRET_FILE": str(secrets[rank]),
-        }
-        ranks.append(hosts.start(rank, [sys.executable, str(RANK)], environment))
+def test_another_secret_is_refused(hosts: Cluster) -> None:
+    settings = {"FLOE_TIMEOUT_MS": "5000", "FLOE_SECRET_FILE": "/proc/sys/kernel/hostname"}
+    ranks = hosts.start_ranks(COMMAND, settings)
     told = answers(ranks)
     assert "FLOE_SECRET" in told[1][1]
     assert "floe-host0" in told[1][1]
@@ -148,8 +105,8 @@ def test_ports_are_of_the_range_and_closed_once_all_are_there(hosts: Cluster) ->
                 _, local, remote, state = line.split()[:4]
                 ports = {int(end.split(":")[1], 16) for end in (local, remote)}
                 if state == "0A":
-                    listening += ports - {0, PORT}
-                elif state == "01" and PORT not in ports:
+                    listening += ports - {0, MASTER_PORT}
+                elif state == "01" and MASTER_PORT not in ports:
                     connected.append(ports)
     # libfabric's remain; the control connections' have gone.
     assert len(listening) == 4

@@ -1,49 +1,24 @@
 """floe_comm_shrink on hosts that are network namespaces: processes die, and the network breaks."""
 
-import os
 import signal
-import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from cluster import Cluster, missing
+from cluster import Cluster, Rank, await_line, missing
 
-RANK = Path(__file__).parent / "shrink_rank.py"
-PORT = 29500  # the hosts are new: nothing else listens there
+COMMAND = [sys.executable, str(Path(__file__).parent / "shrink_rank.py")]
 
 reason = missing()
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(reason is not None, reason=str(reason))]
 
-Rank = subprocess.Popen[str]
-
-
-@pytest.fixture
-def hosts(request: pytest.FixtureRequest) -> Iterator[Cluster]:
-    with Cluster(request.param) as cluster:
-        yield cluster
-
 
 def start(hosts: Cluster, per_host: int, timeout_ms: int = 30_000) -> list[Rank]:
-    """Starts the ranks, host by host, and returns once all have reduced."""
-    size = hosts.hosts * per_host
-    ranks = []
-    for rank in range(size):
-        environment = {
-            "RANK": str(rank),
-            "WORLD_SIZE": str(size),
-            "MASTER_ADDR": hosts.address(0),
-            "MASTER_PORT": str(PORT),
-            "FLOE_TIMEOUT_MS": str(timeout_ms),
-        }
-        ranks.append(hosts.start(rank // per_host, [sys.executable, str(RANK)], environment))
-    for one in ranks:
-        assert one.stdout is not None
-        line = one.stdout.readline()
-        assert line == "reduced\n", (line, one.communicate(timeout=60))
+    """Starts the ranks and returns once all have reduced."""
+    ranks = hosts.start_ranks(COMMAND, {"FLOE_TIMEOUT_MS": str(timeout_ms)}, per_host)
+    await_line(ranks, "reduced")
     return ranks
 
 
@@ -93,8 +68,7 @@ def test_half_of_the_hosts_without_rank_0_gets_an_error(hosts: Cluster) -> None:
 @pytest.mark.parametrize("hosts", [3], indirect=True)
 def test_a_broken_network_never_gives_two_communicators(hosts: Cluster) -> None:
     ranks = start(hosts, 1, timeout_ms=20_000)
-    cut_off = hosts.start(2, ["ip", "link", "set", "eth0", "down"], dict(os.environ))
-    assert cut_off.wait(timeout=20) == 0
+    hosts.network(2, "link", "set", "eth0", "down")
     told = answers(ranks, set(), seconds=90)
     assert told[2].startswith("error: ")
     if told[0].startswith("error: "):  # a silent host may as well be a slow one, until the deadline

@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,17 +13,14 @@ from cluster import Cluster, Finished, missing
 ROOT = Path(__file__).parents[2]
 PROGRAM = ROOT / os.environ.get("BUILD_DIR", "build") / "examples" / "c" / "all_reduce"
 TRAINER = [sys.executable, str(ROOT / "examples" / "bf16_ddp" / "train.py"), "--backend", "floe"]
-PORT = 29500  # the hosts are new: nothing else listens there
 STEPS = 15
 
 reason = missing()
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(reason is not None, reason=str(reason))]
-
-
-@pytest.fixture
-def hosts() -> Iterator[Cluster]:
-    with Cluster(2) as cluster:
-        yield cluster
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(reason is not None, reason=str(reason)),
+    pytest.mark.parametrize("hosts", [2], indirect=True),
+]
 
 
 def all_ranks_succeeded(finished: list[Finished]) -> bool:
@@ -34,7 +30,7 @@ def all_ranks_succeeded(finished: list[Finished]) -> bool:
 
 
 def test_c_program_reduces_across_hosts(hosts: Cluster) -> None:
-    finished = hosts.launch([str(PROGRAM)], PORT, seconds=60)
+    finished = hosts.launch([str(PROGRAM)], seconds=60)
     assert all_ranks_succeeded(finished)
     for one in finished:
         assert f"rank {one.rank} of 2: 1 + ... + 2 = 3\n" in one.stdout
@@ -49,7 +45,7 @@ def test_trainer_gets_the_same_bits_on_two_hosts_as_on_one(
     options += ["--threads", "1"]  # the number of threads changes the order of sums
     one_host, two_hosts = tmp_path / "one.json", tmp_path / "two.json"
 
-    finished = hosts.launch([*TRAINER, *options, "--json", str(two_hosts)], PORT, seconds=300)
+    finished = hosts.launch([*TRAINER, *options, "--json", str(two_hosts)], seconds=300)
     assert all_ranks_succeeded(finished)
     subprocess.run(
         [*TRAINER, *options, "--ranks", "2", "--json", str(one_host)], check=True, timeout=300

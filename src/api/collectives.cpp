@@ -19,6 +19,14 @@ Status receive(Communicator& comm, void* buffer, uint64_t count, floe_type_t typ
   return conclude(comm, comm.receive(buffer, count * type_size(type), sources, tag), req);
 }
 
+// Whether nothing is wrong with the buffers of a collective that has the same count of both.
+bool are_apart_or_one(const void* send, const void* recv, uint64_t count, floe_type_t type) {
+  for (const void* buffer : {send, recv})
+    if (!buffer || buffer == FLOE_IN_PLACE) return false;
+  const uint64_t bytes = count * type_size(type);
+  return send == recv || !overlap(send, bytes, recv, bytes);
+}
+
 }  // namespace
 
 extern "C" {
@@ -26,10 +34,15 @@ extern "C" {
 floe_status_t floe_all_reduce(floe_comm_t* comm, const void* send, void* recv, uint64_t count,
                               floe_type_t type, floe_op_t op, floe_request_t** req) {
   return operation(comm, [&](Communicator& c) -> Status {
+    if (send == FLOE_IN_PLACE) send = recv;
+    if (!req && are_apart_or_one(send, recv, count, type)) {
+      std::shared_ptr<Operation> late;
+      if (c.repeat_all_reduce(send, recv, count, type, op, &late))
+        return late ? conclude(c, std::move(late), nullptr) : Status();
+    }
     const auto what = c.ops().find(op, type);
     if (!what.ok()) return what.status();
     FLOE_TRY(check_count(count, type));
-    if (send == FLOE_IN_PLACE) send = recv;
     FLOE_TRY(check_buffer(send, count, "send"));
     FLOE_TRY(check_buffer(recv, count, "recv"));
     const uint64_t bytes = count * type_size(type);

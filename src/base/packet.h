@@ -25,7 +25,8 @@ enum class PacketKind : uint8_t {
   kMail,  // a letter between ranks that shrink; tag: its slot, id: as its sender likes; payload: its text
 };
 
-// What a collective was called with: equal on all ranks, or the call is an error.
+// What a collective was called with: equal on all ranks, or the call is an error. Two registers: passed by
+// value where small operations pass.
 struct Descriptor {
   uint8_t kind = 0;  // CollectiveKind
   uint8_t op = 0;    // floe_op_t

@@ -1,12 +1,32 @@
 #include "base/status.h"
 
+#include <atomic>
+#include <cstdint>
 #include <system_error>
 
 namespace floe {
 
-const std::string& Status::none() {
-  static const std::string* const text = new std::string;  // leaked: used until the last thread ends
-  return *text;
+struct Status::Error {
+  floe_status_t code;
+  std::string message;
+  std::atomic<uint32_t> holders{1};
+};
+
+Status::Status(floe_status_t code, std::string message)
+    : error_(code == FLOE_OK ? nullptr : new Error{code, std::move(message)}) {}
+
+void Status::hold() noexcept { error_->holders.fetch_add(1, std::memory_order_relaxed); }
+
+void Status::release() noexcept {
+  // Acquire and release: pairs with itself; the last holder deletes after all others' last use.
+  if (error_->holders.fetch_sub(1, std::memory_order_acq_rel) == 1) delete error_;
+}
+
+floe_status_t Status::code() const { return error_ ? error_->code : FLOE_OK; }
+
+const std::string& Status::message() const {
+  static const std::string* const none = new std::string;  // leaked: used until the last thread ends
+  return error_ ? error_->message : *none;
 }
 
 namespace {

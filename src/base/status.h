@@ -4,7 +4,6 @@
 #include <floe/floe.h>
 #include <fmt/format.h>
 
-#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -12,24 +11,37 @@
 
 namespace floe {
 
-// A null pointer when all is well, so that the way without errors costs nothing.
+// A null pointer when all is well, so that the way without errors costs nothing. Copies share the error.
 class [[nodiscard]] Status {
  public:
   Status() = default;
-  Status(floe_status_t code, std::string message)
-      : error_(code == FLOE_OK ? nullptr : std::make_shared<const Error>(code, std::move(message))) {}
+  Status(floe_status_t code, std::string message);
+  Status(const Status& other) noexcept : error_(other.error_) {
+    if (error_) [[unlikely]]
+      hold();
+  }
+  Status(Status&& other) noexcept : error_(std::exchange(other.error_, nullptr)) {}
+  Status& operator=(Status other) noexcept {
+    std::swap(error_, other.error_);
+    return *this;
+  }
+  ~Status() {
+    if (error_) [[unlikely]]
+      release();
+  }
 
   bool ok() const { return !error_; }
-  floe_status_t code() const { return error_ ? error_->first : FLOE_OK; }
-  const std::string& message() const { return error_ ? error_->second : none(); }
+  floe_status_t code() const;
+  const std::string& message() const;
 
   // The same error with what was being done in front: "creating 'world': <message>".
   Status in(std::string_view what) const { return {code(), fmt::format("{}: {}", what, message())}; }
 
  private:
-  using Error = std::pair<floe_status_t, std::string>;
-  static const std::string& none();
-  std::shared_ptr<const Error> error_;
+  struct Error;
+  void hold() noexcept;
+  void release() noexcept;
+  Error* error_ = nullptr;
 };
 
 template <class... Args>
@@ -65,7 +77,8 @@ class [[nodiscard]] Result {
 }  // namespace floe
 
 // Returns the status from the enclosing function unless it is OK.
-#define FLOE_TRY(expression)                                                    \
-  do {                                                                          \
-    if (auto floe_status = (expression); !floe_status.ok()) return floe_status; \
+#define FLOE_TRY(expression)                                             \
+  do {                                                                   \
+    if (auto floe_status = (expression); !floe_status.ok()) [[unlikely]] \
+      return floe_status;                                                \
   } while (false)

@@ -3,7 +3,10 @@
 
 #include <floe/floe.h>
 
+#include <array>
+#include <bit>
 #include <cstddef>
+#include <cstdint>
 #include <iterator>
 #include <string_view>
 
@@ -23,27 +26,13 @@ struct Operator {
 
 // Bytes of one element; 0 for a value that is no floe_type_t.
 constexpr size_t type_size(int type) {
-  switch (type) {
-    case FLOE_INT8:
-    case FLOE_UINT8:
-    case FLOE_BOOL:
-    case FLOE_FLOAT8_E4M3:
-    case FLOE_FLOAT8_E5M2: return 1;
-    case FLOE_FLOAT16:
-    case FLOE_BFLOAT16:
-    case FLOE_INT16:
-    case FLOE_UINT16: return 2;
-    case FLOE_FLOAT32:
-    case FLOE_INT32:
-    case FLOE_UINT32: return 4;
-    case FLOE_FLOAT64:
-    case FLOE_INT64:
-    case FLOE_UINT64:
-    case FLOE_COMPLEX64: return 8;
-    case FLOE_COMPLEX128: return 16;
-    default: return 0;
-  }
+  constexpr std::array<uint8_t, kTypes> sizes = {4, 8, 2, 2, 1, 2, 4, 8, 1, 2, 4, 8, 1, 8, 16, 1, 1};
+  return static_cast<unsigned>(type) < kTypes ? sizes[static_cast<size_t>(type)] : 0;
 }
+
+// How many elements of a type there are in `bytes`. Sizes are powers of two, and a division is a good part of
+// what a small reduction costs.
+constexpr uint64_t elements(uint64_t bytes, int type) { return bytes >> std::countr_zero(type_size(type)); }
 
 // Real floating-point types.
 constexpr bool is_float(int type) {
@@ -58,6 +47,19 @@ constexpr bool is_defined(int type, int op) {
   if (is_complex(type)) return op == FLOE_SUM || op == FLOE_AVG || op == FLOE_PRODUCT;
   if (is_float(type)) return !is_bitwise(op);
   return op != FLOE_AVG && op != kPremulSum;
+}
+
+// Whether both values exist, and `op` has a meaning for `type`.
+constexpr bool is_reduction(int type, int op) {
+  constexpr auto defined = [] {  // by type, a bit for each operation
+    std::array<uint16_t, kTypes> masks{};
+    for (int t = 0; t < kTypes; ++t)
+      for (int o = 0; o < kOps; ++o)
+        masks[static_cast<size_t>(t)] |= static_cast<uint16_t>(is_defined(t, o) << o);
+    return masks;
+  }();
+  return static_cast<unsigned>(type) < kTypes && static_cast<unsigned>(op) < kOps &&
+         (defined[static_cast<size_t>(type)] >> op & 1) != 0;
 }
 
 constexpr std::string_view type_name(int type) {

@@ -66,6 +66,12 @@ class Communicator {
   // wait for it at once.
   using Started = Result<std::shared_ptr<Operation>>;
   Started all_reduce(const void* send, void* recv, uint64_t count, floe_type_t type, Operator op, bool wait);
+  // For a caller that would wait: the last all_reduce once more, of other buffers, which have been checked.
+  // What else it was called with is known to be right: with small ones the checks are half of what a call
+  // costs. False if that was another one, or not a small one on shared memory: call all_reduce(). Its peers
+  // were late if there is an operation.
+  bool repeat_all_reduce(const void* send, void* recv, uint64_t count, floe_type_t type, floe_op_t op,
+                         std::shared_ptr<Operation>* late);
   Started reduce(const void* send, void* recv, uint64_t count, floe_type_t type, Operator op, uint32_t root,
                  bool wait);
   Started broadcast(void* buffer, uint64_t count, floe_type_t type, uint32_t root, bool wait);
@@ -110,8 +116,8 @@ class Communicator {
   Started start(std::shared_ptr<Collective> collective);
   // Whether a reduction may run on shared memory, whose slots have no room for factors.
   bool on_memory(Operator op) const { return direct() && op.op != kPremulSum; }
-  Started on_memory(const Descriptor& descriptor, Pattern pattern, const void* send, void* recv, bool wait);
-  Status count(const Descriptor& descriptor, const Status& started);  // lock held; returns `started`
+  Started on_memory(Descriptor descriptor, Pattern pattern, const void* send, void* recv, bool wait);
+  Status count(Descriptor descriptor, Status started);  // lock held; returns `started`
   Started scheduled(const Descriptor& descriptor, Schedule schedule, const void* send, void* recv);
   // A reduction: ranks exchange their factors if it is a premul-sum.
   Started scheduled(const Descriptor& descriptor, Operator op, Schedule schedule, const void* send,
@@ -120,8 +126,15 @@ class Communicator {
   std::shared_ptr<Engine> engine_;
   Group group_;
   OpTable ops_;
-  Statistics statistics_;  // under the engine's lock
-  HostVote own_vote_{};    // of a rank that is alone on its host
+  // Under the engine's lock:
+  Statistics statistics_;
+  struct Last {  // all_reduce that repeat_all_reduce() may repeat
+    Descriptor descriptor;
+    uint32_t hash;
+    SmallReduce run;
+  };
+  std::optional<Last> last_;
+  HostVote own_vote_{};  // of a rank that is alone on its host
   std::unique_ptr<Agreement> agreement_;
 };
 

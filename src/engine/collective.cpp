@@ -104,7 +104,7 @@ void ScheduledCollective::run_local(const Step& step) {
   std::vector<const void*> sources;
   for (const Range& range : step.sources) sources.push_back(at(range));
   void* const destination[] = {to};
-  reduce(destination, sources, step.range.bytes / type_size(descriptor().type), descriptor().type,
+  reduce(destination, sources, elements(step.range.bytes, descriptor().type), descriptor().type,
          descriptor().op, ranks_, factors_);
 }
 

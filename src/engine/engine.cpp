@@ -45,7 +45,7 @@ int within_memory(Group& group, F&& pass) {
 
 }  // namespace
 
-void EngineLock::lock() {
+void EngineLock::lock_later() {
   constexpr int kSpins = 1000;
   for (int spin = 0; !try_lock(); ++spin) {
     if (spin < kSpins)

@@ -29,10 +29,14 @@ class EngineLock {
     // Acquire: pairs with the release in unlock().
     return !held_.load(std::memory_order_relaxed) && !held_.exchange(true, std::memory_order_acquire);
   }
-  void lock();
+  void lock() {
+    if (!try_lock()) [[unlikely]]
+      lock_later();
+  }
   void unlock() { held_.store(false, std::memory_order_release); }
 
  private:
+  void lock_later();
   std::atomic<bool> held_{false};
 };
 

@@ -29,7 +29,7 @@ Status Group::start(std::shared_ptr<Collective> collective) {
   return {};
 }
 
-void Group::remember(const Descriptor& descriptor) {
+void Group::remember(Descriptor descriptor) {
   ++collective_sequence_;
   recent_[collective_sequence_ % recent_.size()] = {collective_sequence_, descriptor};
 }
@@ -41,12 +41,29 @@ void Group::enqueue(std::shared_ptr<Collective> collective) {
   if (fault_.ok() && collectives_.size() == 1) step_collectives();
 }
 
-Status Group::run(const Descriptor& descriptor, DirectOperation& op, std::shared_ptr<Collective>* late) {
+Status Group::run(Descriptor descriptor, DirectOperation& op, std::shared_ptr<Collective>* late) {
   if (!may_run_at_once()) {
     *late = std::make_shared<DirectCollective>(descriptor, op);
     return start(*late);
   }
   remember(descriptor);
+  if (op.visit([this](auto& protocol) { return run_at_once(protocol); })) return {};
+  *late = std::make_shared<DirectCollective>(descriptor, op);
+  enqueue(*late);
+  return {};
+}
+
+std::shared_ptr<Collective> Group::continue_small(Descriptor descriptor, SmallExchange op) {
+  published_ = true;
+  if (run_at_once(op)) return nullptr;
+  auto late =
+      std::make_shared<DirectCollective>(descriptor, DirectOperation(std::in_place_type<SmallExchange>, op));
+  enqueue(late);
+  return late;
+}
+
+template <class Protocol>
+bool Group::run_at_once(Protocol& op) {
   // Long enough for a peer that is some cache misses behind, short enough to hold the engine's lock for.
   // Where ranks share a CPU the peer may need this very one.
   constexpr int kPolls = 400;
@@ -56,19 +73,17 @@ Status Group::run(const Descriptor& descriptor, DirectOperation& op, std::shared
   const int polls = config_.oversubscribed ? 1 : kPolls;
   for (int turn = 0; turn < polls; ++turn) {
     const Poll poll = op.poll();
-    if (poll == Poll::kMismatch || poll == Poll::kInvalid) break;
+    if (poll == Poll::kMismatch || poll == Poll::kInvalid) return false;
     if (poll != Poll::kPending) published_ = true;
     if (poll == Poll::kDone || turn == kPollsBeforeWaking) wake_peers();
     if (poll == Poll::kDone) {
       ++completed_;
-      return {};
+      return true;
     }
     // A pause is as long as a cache miss: not while the peer's flag may be on its way.
     if (poll == Poll::kPending && turn > kPollsBeforeWaking) pause_cpu();
   }
-  *late = std::make_shared<DirectCollective>(descriptor, op);
-  enqueue(*late);
-  return {};
+  return false;
 }
 
 bool Group::may_run_at_once() {

@@ -72,7 +72,20 @@ class Group final : public PacketSink {
   Status start(std::shared_ptr<Collective> collective);
   // For a caller that would wait: runs a direct collective right here while its peers are about to arrive,
   // which costs no allocation and no look at the clock. *late is the operation, started, if they were not.
-  Status run(const Descriptor& descriptor, DirectOperation& op, std::shared_ptr<Collective>* late);
+  Status run(Descriptor descriptor, DirectOperation& op, std::shared_ptr<Collective>* late);
+  // The same, split up, for a caller that does the work of one that is small itself: begin_small() if it may
+  // run at once, and then either end_small(), or continue_small() if its peers were late.
+  bool begin_small(Descriptor descriptor) {
+    if (!may_run_at_once()) return false;
+    remember(descriptor);
+    return true;
+  }
+  void end_small() {
+    published_ = true;
+    ++completed_;
+    wake_peers();
+  }
+  std::shared_ptr<Collective> continue_small(Descriptor descriptor, SmallExchange op);  // null: it has ended
   Status start(std::shared_ptr<MessageOperation> message);
   // For a caller that would wait: sends a message that goes into one packet, if there is room for it now;
   // false: start() it.
@@ -143,7 +156,9 @@ class Group final : public PacketSink {
   // Why no operation may start any more, or OK.
   Status refusal(const Descriptor& descriptor);
   bool may_run_at_once();
-  void remember(const Descriptor& descriptor);
+  template <class Protocol>
+  bool run_at_once(Protocol& op);
+  void remember(Descriptor descriptor);
   void enqueue(std::shared_ptr<Collective> collective);
   void check_members();
   void set_left(Member& member);

@@ -1,7 +1,9 @@
 // An operation under way: what a request handle points to, and what the engine drives.
 #pragma once
 
+#include <array>
 #include <atomic>
+#include <bit>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -41,16 +43,15 @@ bool is_v_form(uint8_t kind);
 // "all_reduce (bfloat16 x 1048576, sum)".
 std::string describe(const Descriptor& descriptor);
 // Equal on ranks that agree. Enough bits to tell real mistakes apart; never zero.
-inline uint32_t hash(const Descriptor& d) {
+inline uint32_t hash(Descriptor d) {
   // splitmix64's finaliser over the fields (Steele et al. 2014).
   const auto mix = [](uint64_t x) {
     x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9;
     x = (x ^ x >> 27) * 0x94d049bb133111eb;
     return x ^ x >> 31;
   };
-  const uint64_t fields =
-      uint64_t{d.kind} | uint64_t{d.op} << 8 | uint64_t{d.type} << 16 | uint64_t{d.root} << 32;
-  return static_cast<uint32_t>(mix(fields + (d.count + 1) * 0x9e3779b97f4a7c15)) | 1;
+  const auto [fields, count] = std::bit_cast<std::array<uint64_t, 2>>(d);
+  return static_cast<uint32_t>(mix(fields + (count + 1) * 0x9e3779b97f4a7c15)) | 1;
 }
 
 // FLOE_ERR_MISMATCH, naming both ranks and what each called.

@@ -37,6 +37,7 @@ struct KernelSet {
   Kernel two_to_two;
   Kernel any_to_one;  // any: 1 or more sources
   Kernel any_to_two;
+  uint8_t parts_log2 = 0;  // of the numbers that it sees in one element
 };
 
 using KernelTable = std::array<std::array<KernelSet, kOps>, kTypes>;  // [type][op]

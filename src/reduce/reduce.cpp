@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <bit>
 #include <cassert>
 #include <cctype>
 #include <cstring>
@@ -66,6 +67,24 @@ class Dispatch {
     if (native_bf16) add_native_bf16_kernels(target, table);
     add_integer_kernels(target, table);
     add_complex_kernels(table);
+    borrow(table);
+  }
+
+  // Bitwise operations see bytes, from which nothing is carried to the next; sums of complex numbers see
+  // their real and imaginary parts.
+  static void borrow(KernelTable& table) {
+    const auto as = [&](int type, int op, int other) {
+      const size_t parts = type_size(type) / type_size(other);
+      table[type][op] = table[other][op];
+      table[type][op].parts_log2 = static_cast<uint8_t>(std::countr_zero(parts));
+    };
+    for (int type = 0; type < kTypes; ++type)
+      for (int op = 0; op < kOps; ++op)
+        if (is_bitwise(op) && is_defined(type, op) && type != FLOE_BOOL) as(type, op, FLOE_UINT8);
+    for (const int op : {FLOE_SUM, FLOE_AVG}) {
+      as(FLOE_COMPLEX64, op, FLOE_FLOAT32);
+      as(FLOE_COMPLEX128, op, FLOE_FLOAT64);
+    }
   }
 
   std::vector<std::string> names_;
@@ -129,28 +148,33 @@ void reduce(std::span<void* const> dsts, std::span<const void* const> srcs, uint
   assert(!dsts.empty() && !srcs.empty() && check_reduction(type, op).ok() &&
          (op != FLOE_AVG || divisor > 0) && (op != kPremulSum || factors.size() == srcs.size()));
   if (count == 0) return;
-  if (is_bitwise(op) && type != FLOE_BOOL) {  // as bytes: nothing is carried from one to the next
-    count *= type_size(type);
-    type = FLOE_UINT8;
-  } else if (is_complex(type) && op != FLOE_PRODUCT) {  // as the real and the imaginary parts
-    count *= 2;
-    type = type == FLOE_COMPLEX64 ? FLOE_FLOAT32 : FLOE_FLOAT64;
-  }
-  const size_t element = type_size(type);
   if (srcs.size() == 1 && op != FLOE_AVG && op != kPremulSum) {
-    for (void* to : dsts) copy(to, srcs[0], count * element);
+    for (void* to : dsts) copy(to, srcs[0], count * type_size(type));
     return;
   }
 
-  const Kernel kernel = choose(dispatch().kernels(type, op), srcs.size(), dsts.size());
-  const Job job{srcs.data(), srcs.size(),   {dsts[0], dsts[dsts.size() > 1]}, 0, count,
+  const KernelSet& set = dispatch().kernels(type, op);
+  const Kernel kernel = choose(set, srcs.size(), dsts.size());
+  const Job job{srcs.data(), srcs.size(),   {dsts[0], dsts[dsts.size() > 1]}, 0, count << set.parts_log2,
                 divisor,     factors.data()};
   const FloatEnvironment environment;
   if (dsts.size() <= 2) {
     kernel(job);
   } else {
-    reduce_to_many(kernel, dsts, job, element);
+    reduce_to_many(kernel, dsts, job, type_size(type) >> set.parts_log2);
   }
+}
+
+FixedReduction::FixedReduction(uint64_t count, int type, int op, uint32_t sources) : sources_(sources) {
+  assert(sources > 1 && op != kPremulSum && check_reduction(type, op).ok());
+  const KernelSet& set = dispatch().kernels(type, op);
+  kernel_ = choose(set, sources, 1);
+  count_ = count << set.parts_log2;
+}
+
+void FixedReduction::operator()(void* destination, const void* const* sources) const {
+  const FloatEnvironment environment;
+  kernel_({sources, sources_, {destination, destination}, 0, count_, sources_, nullptr});
 }
 
 Status set_isa(std::string_view name) {

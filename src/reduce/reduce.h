@@ -16,7 +16,7 @@ namespace floe {
 // integers), FLOE_ERR_ARGUMENT if either value is unknown.
 Status bad_reduction(int type, int op);
 inline Status check_reduction(int type, int op) {
-  if (type_size(type) == 0 || op < FLOE_SUM || op >= kOps || !is_defined(type, op))
+  if (!is_reduction(type, op)) [[unlikely]]
     return bad_reduction(type, op);
   return {};
 }
@@ -36,6 +36,20 @@ inline Status check_reduction(int type, int op) {
 // Threads: any, at once.
 void reduce(std::span<void* const> dsts, std::span<const void* const> srcs, uint64_t count, int type, int op,
             uint32_t divisor, std::span<const double> factors = {});
+
+struct Job;
+// reduce() of `sources` buffers, two or more, into one, decided once for many calls; FLOE_AVG divides by
+// `sources`. Threads: any.
+class FixedReduction {
+ public:
+  FixedReduction(uint64_t count, int type, int op, uint32_t sources);
+  void operator()(void* destination, const void* const* sources) const;
+
+ private:
+  void (*kernel_)(const Job&);
+  uint64_t count_;
+  uint32_t sources_;
+};
 
 // The value of one element, of any alignment, of a floating-point type; exact.
 double float_value(int type, const void* element);

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -14,6 +15,7 @@
 #include "shm/movement.h"
 #include "shm/return_line.h"
 #include "shm/small_exchange.h"
+#include "shm/small_reduce.h"
 #include "shm/stream.h"
 
 namespace floe {
@@ -25,8 +27,13 @@ class DirectOperation {
   explicit DirectOperation(std::in_place_type_t<Protocol> protocol, Args&&... args)
       : protocol_(protocol, std::forward<Args>(args)...) {}
 
+  // run(protocol): its answer.
+  template <class Run>
+  auto visit(Run&& run) {
+    return std::visit(std::forward<Run>(run), protocol_);
+  }
   Poll poll() {
-    return std::visit([](auto& p) { return p.poll(); }, protocol_);
+    return visit([](auto& p) { return p.poll(); });
   }
   // Whether the next thing needed is local rank `peer`'s doing.
   bool waits_for(uint32_t peer) const {
@@ -66,11 +73,16 @@ class DirectPath {
   // Takes its turn: made in the same order on all ranks. args.hash becomes that of all operations so far: a
   // rank whose part was over before others could differ learns of it at the next one that has them meet.
   DirectOperation make(DirectArgs args) {
-    hash_ = (hash_ ^ args.hash) * 0x9e3779b1;  // Fibonacci hashing (Knuth, volume 3, 6.4)
-    args.hash = hash_ >> 8;
+    args.hash = take_turn(args.hash);
     const Protocol protocol = choices_[args.pattern].at(args.count * type_size(args.type));
     if (protocol != Protocol::kSmall) return make_large(args, protocol);
     return DirectOperation(std::in_place_type<SmallExchange>, ranks_, small_, args);
+  }
+  // For small all_reduces of the same shape; if these are small.
+  std::optional<SmallReduce> small_reduce(uint64_t count, int type, int op) {
+    const bool small = choices_[pattern::kAllReduce].at(count * type_size(type)) == Protocol::kSmall;
+    if (!small || ranks_.size() > SmallReduce::kMostRanks) return std::nullopt;
+    return SmallReduce(ranks_, small_, count, type, op);
   }
 
   // For collectives that run as messages: tells the peers that this rank has entered the one numbered
@@ -84,6 +96,12 @@ class DirectPath {
   bool is_touching(uint32_t peer) const {
     // Acquire: pairs with the release in MappedReduce::reduce_slice(); its writes have ended.
     return ranks_[peer].header().touching.load(std::memory_order_acquire) != 0;
+  }
+
+  // The hash of all operations so far and of this one. Part of make().
+  uint32_t take_turn(uint32_t hash) {
+    hash_ = (hash_ ^ hash) * 0x9e3779b1;  // Fibonacci hashing (Knuth, volume 3, 6.4)
+    return hash_ >> 8;
   }
 
  private:

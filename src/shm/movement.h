@@ -91,7 +91,7 @@ class Movement {
     for (uint32_t rank = 0; rank < ranks_; ++rank)
       sources[rank] = rank == self_ ? sent(self_) + begin : slot_of(rank) + mine;
     void* const destination[] = {kept(self_) + begin};
-    reduce(destination, sources.first(ranks_), bytes / type_size(args_.type), args_.type, args_.op, ranks_);
+    reduce(destination, sources.first(ranks_), elements(bytes, args_.type), args_.type, args_.op, ranks_);
   }
 
  private:

@@ -1,54 +1,73 @@
 #include "shm/small_exchange.h"
 
+#include <algorithm>
+#include <array>
 #include <cstring>
 
 namespace floe {
 namespace {
 
-std::atomic<uint64_t>& flag_of(std::byte* slot) { return *reinterpret_cast<std::atomic<uint64_t>*>(slot); }
-std::byte* data_of(std::byte* slot) { return slot + sizeof(uint64_t); }
+// The call alone is a good part of what copying a word or two costs.
+void copy(std::byte* to, const std::byte* from, uint64_t bytes) {
+  if (bytes > 2 * sizeof(uint64_t) || bytes < sizeof(uint64_t)) {
+    std::memcpy(to, from, bytes);
+    return;
+  }
+  std::array<uint64_t, 2> words;
+  const uint64_t last = bytes - sizeof(uint64_t);
+  std::memcpy(&words[0], from, sizeof(uint64_t));
+  std::memcpy(&words[1], from + last, sizeof(uint64_t));
+  std::memcpy(to, &words[0], sizeof(uint64_t));
+  std::memcpy(to + last, &words[1], sizeof(uint64_t));
+}
 
 }  // namespace
 
-uint64_t SmallExchange::flag(uint32_t peer, uint64_t turn) const {
-  // Acquire: pairs with the release in publish().
-  return flag_of((*ranks_)[peer].small_slot(turn)).load(std::memory_order_acquire);
-}
-
-// Whether `peer` has finished the turn whose slot this rank takes next.
-bool SmallExchange::has_room(uint32_t peer) const {
+// Looks whether there is room now.
+bool SmallExchange::find_room(uint32_t peer) const {
   const uint64_t last = state_->turn, needed = last + 2 - SegmentLayout::kSmallSlots;
   uint64_t& seen = state_->seen[peer];
-  const auto enough = [&] { return seen + SegmentLayout::kSmallSlots > last + 1; };
-  if (peer == ranks_->self() || enough()) return true;
   // Its latest turn if it is up to date, which lasts for some turns; else the one that is needed.
   for (const uint64_t turn : {last, needed})
     if (seen < turn && Flag::reached(flag(peer, turn), turn)) seen = turn;
-  return enough();
+  return state_->has_room(peer);
 }
 
 bool SmallExchange::room() const {
   for (uint32_t peer = 0; peer < ranks_->size(); ++peer)
-    if (!has_room(peer)) return false;
+    if (!state_->has_room(peer) && !find_room(peer)) return false;
   return true;
 }
 
+uint64_t SmallExchange::State::publish(const LocalRanks& ranks, const void* data, uint64_t bytes,
+                                       uint32_t hash) {
+  seen[ranks.self()] = ++turn;
+  const SmallSlot slot(ranks.own(), turn);
+  // The flag's line comes last, as peers keep taking it away to look at the flag.
+  constexpr uint64_t kBesideFlag = 64 - sizeof(uint64_t);
+  const auto* const from = static_cast<const std::byte*>(data);
+  if (bytes > kBesideFlag) std::memcpy(slot.data() + kBesideFlag, from + kBesideFlag, bytes - kBesideFlag);
+  copy(slot.data(), from, std::min(bytes, kBesideFlag));
+  slot.publish(Flag::word(turn, hash));
+  return turn;
+}
+
 void SmallExchange::publish() {
-  turn_ = ++state_->turn;
-  std::byte* const slot = ranks_->own().small_slot(turn_);
-  const auto copy = [](std::byte* to, const std::byte* from, uint64_t bytes) {
-    std::memcpy(to, from, bytes);
-  };
-  what_.publish(copy, data_of(slot), 0, what_.block_bytes());
-  // Release: pairs with the acquire in flag(). The data before it is visible to whoever reads this turn. The
-  // slot is free: see room().
-  flag_of(slot).store(Flag::word(turn_, what_.args().hash), std::memory_order_release);
+  if (!what_.args().pattern.block_each) {
+    const uint64_t bytes = what_.publishes(ranks_->self()) ? what_.block_bytes() : 0;
+    turn_ = state_->publish(*ranks_, what_.sent(0), bytes, what_.args().hash);
+    return;
+  }
+  turn_ = state_->seen[ranks_->self()] = ++state_->turn;
+  const SmallSlot slot(ranks_->own(), turn_);
+  what_.publish(copy, slot.data(), 0, what_.block_bytes());
+  slot.publish(Flag::word(turn_, what_.args().hash));
 }
 
 void SmallExchange::combine() {
   const uint32_t self = ranks_->self(), n = ranks_->size();
   const uint64_t bytes = what_.block_bytes();
-  const auto data = [&](uint32_t rank) { return data_of((*ranks_)[rank].small_slot(turn_)); };
+  const auto data = [&](uint32_t rank) { return SmallSlot((*ranks_)[rank], turn_).data(); };
   if (what_.args().pattern.reduces) {
     if (what_.reads(self)) what_.reduce_all(data, 0, bytes);
     return;
@@ -77,7 +96,7 @@ Poll SmallExchange::poll() {
 }
 
 bool SmallExchange::waits_for(uint32_t peer) const {
-  if (turn_ == 0) return !has_room(peer);
+  if (turn_ == 0) return !state_->has_room(peer) && !find_room(peer);
   return peer >= arrived_ && what_.reads_from(peer) && !Flag::reached(flag(peer, turn_), turn_);
 }
 

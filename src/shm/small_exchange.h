@@ -3,6 +3,8 @@
 // published turn t has finished all before it. So slots are used in turn without acknowledgements.
 #pragma once
 
+#include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -11,24 +13,44 @@
 
 namespace floe {
 
+// A rank's slot of a turn: its flag, and behind it its data.
+class SmallSlot {
+ public:
+  SmallSlot(const Segment& segment, uint64_t turn) : slot_(segment.small_slot(turn)) {}
+
+  std::byte* data() const { return slot_ + sizeof(uint64_t); }
+  // May be that of a later turn. Acquire: pairs with the release in publish().
+  uint64_t flag() const { return word().load(std::memory_order_acquire); }
+  // Release: pairs with the acquire in flag(). The data before it is visible to whoever reads this turn.
+  void publish(uint64_t flag) const { word().store(flag, std::memory_order_release); }
+
+ private:
+  std::atomic<uint64_t>& word() const { return *reinterpret_cast<std::atomic<uint64_t>*>(slot_); }
+  std::byte* slot_;
+};
+
 class SmallExchange {
  public:
   // What outlives an operation.
   struct State {
     explicit State(uint32_t ranks) : seen(ranks) {}
+    // Whether `rank` has finished the turn whose slot this rank takes next, as far as is known.
+    bool has_room(uint32_t rank) const { return seen[rank] + SegmentLayout::kSmallSlots > turn + 1; }
+    // Takes a turn, for which there is room, with the same data for all. Returns its number.
+    uint64_t publish(const LocalRanks& ranks, const void* data, uint64_t bytes, uint32_t hash);
     uint64_t turn = 0;           // operations started
-    std::vector<uint64_t> seen;  // the last turn that each rank is known to have published
+    std::vector<uint64_t> seen;  // the last turn that each rank, this one too, is known to have published
   };
-  SmallExchange(const LocalRanks& ranks, State& state, const DirectArgs& args)
-      : ranks_(&ranks), state_(&state), what_(args, ranks.size(), ranks.self()) {}
+  // `turn`: the one in which this rank has published its part already.
+  SmallExchange(const LocalRanks& ranks, State& state, const DirectArgs& args, uint64_t turn = 0)
+      : ranks_(&ranks), state_(&state), what_(args, ranks.size(), ranks.self()), turn_(turn) {}
   Poll poll();
   bool waits_for(uint32_t peer) const;
   uint32_t mismatch_with() const { return arrived_; }
 
  private:
-  // The flag of `peer` in the slot of `turn`, which may hold a later one.
-  uint64_t flag(uint32_t peer, uint64_t turn) const;
-  bool has_room(uint32_t peer) const;
+  uint64_t flag(uint32_t peer, uint64_t turn) const { return SmallSlot((*ranks_)[peer], turn).flag(); }
+  bool find_room(uint32_t peer) const;
   bool room() const;
   void publish();
   void combine();
@@ -36,7 +58,7 @@ class SmallExchange {
   const LocalRanks* ranks_;
   State* state_;
   Movement what_;
-  uint64_t turn_ = 0;     // once published
+  uint64_t turn_;         // once published
   uint32_t arrived_ = 0;  // ranks below this one are not waited for any more
 };
 

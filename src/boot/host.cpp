@@ -40,4 +40,10 @@ HostIdentity host_identity() {
   return {fmt::format("{}/{}/{}/uid:{}", boot, net, pid, ::geteuid()), hostname};
 }
 
+bool in_different_networks(std::string_view a, std::string_view b) {
+  const auto network = [](std::string_view id) { return id.substr(0, id.find('/', id.find('/') + 1)); };
+  const bool proved = a.find('/') != a.npos && b.find('/') != b.npos;
+  return proved && network(a) != network(b);
+}
+
 }  // namespace floe

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 namespace floe {
 
@@ -14,5 +15,9 @@ struct HostIdentity {
 };
 
 HostIdentity host_identity();
+
+// Whether two hosts, by their ids, are known to be in different networks: what one listens for on loopback
+// does not reach the other. Those of two users, or of two containers in one network, are not.
+bool in_different_networks(std::string_view a, std::string_view b);
 
 }  // namespace floe

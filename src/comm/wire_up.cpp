@@ -15,6 +15,25 @@
 
 namespace floe {
 
+namespace {
+
+// All ranks find the same, so nobody waits for one that has failed.
+Status check_reachable(const std::vector<Card>& cards, const std::vector<std::string>& addresses) {
+  for (uint32_t rank = 0; rank < cards.size(); ++rank) {
+    if (!FabricTransport::is_loopback(addresses[rank])) continue;
+    for (uint32_t other = 0; other < cards.size(); ++other)
+      if (in_different_networks(cards[rank].host, cards[other].host))
+        return error(FLOE_ERR_ENVIRONMENT,
+                     "{} listens on loopback, where {} does not reach it: on host {} set FLOE_IFNAME to the "
+                     "interface that leads to host {}",
+                     cards[rank].who(rank), cards[other].who(other), cards[rank].hostname,
+                     cards[other].hostname);
+  }
+  return {};
+}
+
+}  // namespace
+
 WireUp::WireUp(Engine& engine, const WireUpConfig& config, Exchange* exchange)
     : engine_(engine),
       config_(config),
@@ -140,16 +159,20 @@ Status WireUp::connect_fabric(const std::vector<Card>& cards, bool one_host, Gro
   // Two lines: libfabric's address, and where the host can be called.
   const auto values = exchange_->all(Phase::kFabric, fabric->address() + '\n' + *listening, deadline_);
   if (!values.ok()) return values.status();
-  std::vector<std::string> callable(config_.size);
+  std::vector<std::string> addresses(config_.size), callable(config_.size);
+  for (uint32_t rank = 0; rank < config_.size; ++rank) {
+    const std::string& value = (*values)[rank];
+    const size_t end = std::min(value.find('\n'), value.size());
+    addresses[rank] = value.substr(0, end);
+    callable[rank] = value.substr(std::min(end + 1, value.size()));
+  }
+  FLOE_TRY(check_reachable(cards, addresses));
   {
     const std::lock_guard guard(engine_.lock());
     for (uint32_t rank = 0; rank < config_.size; ++rank) {
-      const std::string& value = (*values)[rank];
-      const size_t end = std::min(value.find('\n'), value.size());
-      callable[rank] = value.substr(std::min(end + 1, value.size()));
       Member& member = group->members[rank];
       if (rank == config_.rank || member.route.transport) continue;
-      const auto peer = fabric->add_peer(value.substr(0, end), cards[rank].who(rank));
+      const auto peer = fabric->add_peer(addresses[rank], cards[rank].who(rank));
       if (!peer.ok()) return peer.status().in(cards[rank].who(rank));
       member.route = {fabric, *peer};
     }

@@ -1,8 +1,12 @@
 #include "fabric/address.h"
 
+#include <netinet/in.h>
+#include <rdma/fabric.h>
+
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <cstring>
 #include <optional>
 
 namespace floe::fabric {
@@ -43,6 +47,20 @@ std::optional<std::string> from_hex(std::string_view hex) {
 
 std::string EndpointAddress::to_text() const {
   return fmt::format("{} {} {} {} {:016x} {}", kFormat, libfabric, provider, format, id, to_hex(name));
+}
+
+bool EndpointAddress::is_loopback() const {
+  if (format == FI_SOCKADDR_IN && name.size() >= sizeof(sockaddr_in)) {
+    sockaddr_in at{};
+    std::memcpy(&at, name.data(), sizeof at);
+    return ntohl(at.sin_addr.s_addr) >> 24 == IN_LOOPBACKNET;
+  }
+  if (format == FI_SOCKADDR_IN6 && name.size() >= sizeof(sockaddr_in6)) {
+    sockaddr_in6 at{};
+    std::memcpy(&at, name.data(), sizeof at);
+    return IN6_IS_ADDR_LOOPBACK(&at.sin6_addr);
+  }
+  return false;
 }
 
 Result<EndpointAddress> EndpointAddress::parse(std::string_view text) {

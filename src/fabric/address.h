@@ -20,6 +20,8 @@ struct EndpointAddress {
   static constexpr size_t kMaxText = 1024;
 
   std::string to_text() const;
+  // Of the host's own, where no other host arrives.
+  bool is_loopback() const;
   // The text comes from another rank: every field is checked. FLOE_ERR_MISMATCH for another format version.
   static Result<EndpointAddress> parse(std::string_view text);
 };

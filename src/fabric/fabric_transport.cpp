@@ -152,6 +152,11 @@ Result<PeerId> FabricTransport::add_peer(const std::string& address, const std::
   return links_.back()->peer;
 }
 
+bool FabricTransport::is_loopback(const std::string& address) {
+  const auto parsed = EndpointAddress::parse(address);
+  return parsed.ok() && parsed->is_loopback();
+}
+
 void FabricTransport::remove_peer(PeerId peer) {
   if (links_[peer]->references > 0) --links_[peer]->references;
 }

@@ -45,6 +45,9 @@ class FabricTransport final : public Transport {
   // For add_peer on the other ranks: printable, at most 1 KiB.
   const std::string& address() const { return address_; }
 
+  // Whether that of any rank is of loopback, so that only ranks of one network reach it.
+  static bool is_loopback(const std::string& address);
+
   // This host's IP address towards the others.
   const std::string& host_address() const { return host_address_; }
 

@@ -8,20 +8,14 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <iterator>
 #include <memory>
-#include <vector>
+#include <tuple>
 
 #include "base/fd.h"
 
 namespace floe::fabric {
 namespace {
-
-struct Interface {
-  std::string name;
-  std::string address;  // as text
-  int family = AF_UNSPEC;
-  bool loopback = false;
-};
 
 std::string text_of(const sockaddr* address) {
   char text[INET6_ADDRSTRLEN] = "";
@@ -39,7 +33,19 @@ bool is_loopback(const sockaddr* address) {
   return IN6_IS_ADDR_LOOPBACK(&reinterpret_cast<const sockaddr_in6*>(address)->sin6_addr);
 }
 
-// Every usable address of the interfaces that are up: IPv4 first.
+// The kernel's choice of a source address; connecting a datagram socket sends nothing.
+std::string source_towards(const sockaddr* target, socklen_t size) {
+  const UniqueFd fd(::socket(target->sa_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  if (!fd.valid() || ::connect(fd.get(), target, size) != 0) return "";
+  sockaddr_storage own{};
+  socklen_t own_size = sizeof own;
+  auto* const address = reinterpret_cast<sockaddr*>(&own);
+  if (::getsockname(fd.get(), address, &own_size) != 0 || is_loopback(address)) return "";
+  return text_of(address);
+}
+
+}  // namespace
+
 std::vector<Interface> interfaces() {
   std::vector<Interface> found;
   ifaddrs* list = nullptr;
@@ -58,29 +64,72 @@ std::vector<Interface> interfaces() {
   return found;
 }
 
-// The kernel's choice of a source address; connecting a datagram socket sends nothing.
-std::string source_towards(const sockaddr* target, socklen_t size) {
-  const UniqueFd fd(::socket(target->sa_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
-  if (!fd.valid() || ::connect(fd.get(), target, size) != 0) return "";
-  sockaddr_storage own{};
-  socklen_t own_size = sizeof own;
-  auto* const address = reinterpret_cast<sockaddr*>(&own);
-  if (::getsockname(fd.get(), address, &own_size) != 0 || is_loopback(address)) return "";
-  return text_of(address);
+Result<InterfaceList> InterfaceList::parse(std::string_view text) {
+  InterfaceList list;
+  list.text_ = text;
+  if (text.empty()) return list;
+  const auto take = [&](char mark) {
+    const bool there = text.starts_with(mark);
+    if (there) text.remove_prefix(1);
+    return there;
+  };
+  list.excludes_ = take('^');
+  list.exact_ = take('=');
+  for (bool more = true; more;) {
+    const size_t comma = text.find(',');
+    list.words_.emplace_back(text.substr(0, comma));
+    if (list.words_.back().empty())
+      return error(
+          FLOE_ERR_ENVIRONMENT,
+          "FLOE_IFNAME='{}' has an empty name: use names or what they begin with, such as eth,ib0; whole "
+          "names after =, as in =eth0; all but some after ^, as in ^docker",
+          list.text_);
+    more = comma != text.npos;
+    text.remove_prefix(more ? comma + 1 : text.size());
+  }
+  return list;
 }
 
-}  // namespace
+std::optional<size_t> InterfaceList::place_of(std::string_view interface) const {
+  const auto word = std::find_if(words_.begin(), words_.end(), [&](const std::string& w) {
+    return exact_ ? interface == w : interface.starts_with(w);
+  });
+  if (!names_some()) return word == words_.end() ? std::optional<size_t>(0) : std::nullopt;
+  return word == words_.end() ? std::nullopt : std::optional<size_t>(word - words_.begin());
+}
 
-Result<std::string> address_of_interface(const std::string& name) {
-  const std::vector<Interface> all = interfaces();
-  std::string listed;
-  for (const Interface& i : all) {
-    if (i.name == name) return i.address;
-    listed += fmt::format("{}{} ({})", listed.empty() ? "" : ", ", i.name, i.address);
+Result<std::vector<std::string>> choose_addresses(std::span<const Interface> all, const InterfaceList& list,
+                                                  const std::string& routed, size_t count) {
+  const auto routes =
+      std::find_if(all.begin(), all.end(), [&](const auto& i) { return i.address == routed; });
+  const auto order = [&](const Interface& i) {
+    const int local = list.names_some() ? 0 : i.loopback ? 2 : i.name.starts_with("docker") ? 1 : 0;
+    const bool elsewhere = routes == all.end() || i.name != routes->name;
+    // Where the user names some, hosts that see different routes still agree on the family.
+    const bool other_address = !list.names_some() && i.address != routed;
+    return std::tuple(local, list.place_of(i.name), elsewhere, other_address);
+  };
+  std::vector<Interface> fit;
+  std::copy_if(all.begin(), all.end(), std::back_inserter(fit),
+               [&](const auto& i) { return list.place_of(i.name).has_value(); });
+  std::stable_sort(fit.begin(), fit.end(), [&](const auto& x, const auto& y) { return order(x) < order(y); });
+
+  std::vector<std::string> chosen, names;
+  for (const Interface& i : fit) {
+    if (chosen.size() == count) break;
+    if (i.family != fit[0].family || std::find(names.begin(), names.end(), i.name) != names.end()) continue;
+    if (!chosen.empty() && i.loopback != fit[0].loopback) continue;  // not a way to another host beside one
+    chosen.push_back(i.address);
+    names.push_back(i.name);
   }
-  return error(FLOE_ERR_ENVIRONMENT,
-               "FLOE_IFNAME='{}': no interface of that name is up and has an address; use {}", name,
-               listed.empty() ? "none: there is no interface" : listed);
+  if (chosen.size() == count) return chosen;
+  std::string listed;
+  for (const Interface& i : all)
+    listed += fmt::format("{}{} ({})", listed.empty() ? "" : ", ", i.name, i.address);
+  return error(
+      FLOE_ERR_ENVIRONMENT,
+      "FLOE_IFNAME='{}' leaves {} usable interfaces for FLOE_RAILS={}; this host has up, with addresses: {}",
+      list.text(), chosen.size(), count, listed.empty() ? "none" : listed);
 }
 
 std::string address_towards(const std::string& host) {
@@ -99,9 +148,7 @@ std::string default_address() {
   // Documentation addresses (RFC 5737, RFC 3849): nobody's own network, so the default route answers.
   for (const char* const anywhere : {"198.51.100.1", "2001:db8::1"})
     if (std::string source = address_towards(anywhere); !source.empty()) return source;
-  for (const Interface& i : interfaces())
-    if (!i.loopback) return i.address;
-  return "127.0.0.1";
+  return "";
 }
 
 }  // namespace floe::fabric

@@ -63,18 +63,20 @@ std::vector<std::string> provider_candidates(const Libfabric& lib, std::string_v
   return {std::string(asked)};
 }
 
+Result<std::vector<std::string>> own_addresses(const FabricOptions& options) {
+  if (options.interface.empty() && options.one_host) return std::vector<std::string>(1, "127.0.0.1");
+  const auto list = InterfaceList::parse(options.interface);
+  if (!list.ok()) return list.status();
+  std::string routed = address_towards(options.route_to);
+  if (routed.empty()) routed = default_address();
+  return choose_addresses(interfaces(), *list, routed, 1);
+}
+
 Result<Provider> choose_provider(const Libfabric& lib, const FabricOptions& options) {
-  std::string given, address;
-  if (!options.interface.empty()) {
-    auto found = address_of_interface(options.interface);
-    if (!found.ok()) return found.status();
-    given = address = std::move(*found);
-  } else if (options.one_host) {
-    address = "127.0.0.1";
-  } else {
-    address = address_towards(options.route_to);
-    if (address.empty()) address = default_address();
-  }
+  const auto addresses = own_addresses(options);
+  if (!addresses.ok()) return addresses.status();
+  const std::string& address = addresses->front();
+  const std::string given = options.interface.empty() ? "" : address;
   for (const std::string& name : provider_candidates(lib, options.provider)) {
     const std::string& source = is_bound_to_ip(name) ? address : given;
     if (Libfabric::Info info = query(lib, name, name == "shm" ? "" : source))

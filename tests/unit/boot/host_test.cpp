@@ -36,5 +36,14 @@ TEST(HostIdentity, DiffersInAnotherNetworkNamespace) {
       "");
 }
 
+TEST(HostIdentity, HostsOfOneNetworkReachEachOthersLoopback) {
+  const std::string here = "boot/net:[1]/pid:[1]/uid:0";
+  EXPECT_FALSE(in_different_networks(here, here));
+  EXPECT_FALSE(in_different_networks(here, "boot/net:[1]/pid:[2]/uid:7"));
+  EXPECT_TRUE(in_different_networks(here, "boot/net:[2]/pid:[1]/uid:0"));
+  EXPECT_TRUE(in_different_networks(here, "other/net:[1]/pid:[1]/uid:0"));
+  EXPECT_FALSE(in_different_networks(here, "unproved-0123")) << "it may be";
+}
+
 }  // namespace
 }  // namespace floe

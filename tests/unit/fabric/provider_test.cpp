@@ -6,7 +6,6 @@
 #include <cstring>
 
 #include "fabric/address.h"
-#include "fabric/interface.h"
 #include "fixture.h"
 
 namespace floe {
@@ -62,13 +61,6 @@ TEST_F(FabricProviderTest, EndpointBindsToTheInterface) {
   const std::string name = EndpointAddress::parse((*opened)->address())->name;
   const std::string loopback("\x7f\x00\x00\x01", 4);  // in network order, wherever sockaddr_in has it
   EXPECT_NE(name.find(loopback), std::string::npos);
-}
-
-TEST(FabricInterface, RouteToLoopbackIsNoRouteToOtherHosts) {
-  EXPECT_EQ(fabric::address_towards("127.0.0.1"), "");
-  EXPECT_EQ(fabric::address_towards("::1"), "");
-  EXPECT_EQ(fabric::address_towards("no-such-host.invalid"), "");
-  EXPECT_NE(fabric::default_address(), "");
 }
 
 TEST_F(FabricProviderTest, PeersOfAnotherProviderOrLibfabricAreRefused) {

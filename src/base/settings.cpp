@@ -22,6 +22,10 @@ constexpr std::array kTable = {
                 "The provider between hosts; empty: the fastest there is."},
     SettingInfo{"FLOE_IFNAME", "names or their beginnings: eth,ib0; whole: =eth0; all but: ^docker", "",
                 "Network interfaces, as NCCL_SOCKET_IFNAME; empty: the one that routes to MASTER_ADDR."},
+    SettingInfo{"FLOE_RAILS", "1-8", "1",
+                "Network interfaces of a rank that share its data; the same on all ranks."},
+    SettingInfo{"FLOE_FABRIC_MR", "auto, always", "auto",
+                "Memory registration; always: with providers, too, that need none, to test it."},
     SettingInfo{"FLOE_ISA", "an instruction set that floe-bench --kernel lists", "",
                 "Caps the reduction kernels; empty: the best of this machine."},
     SettingInfo{"FLOE_COST_MODEL", "name=ns,name=ns,... as floe-bench --tune prints them", "",
@@ -90,6 +94,20 @@ Result<std::string> read_secret() {
   if (!secret.empty())
     return error(FLOE_ERR_ENVIRONMENT, "FLOE_SECRET and FLOE_SECRET_FILE are both set: use one of them");
   return read_secret_file(path);
+}
+
+Status read_fabric(Settings* s) {
+  s->provider = value_of("FLOE_PROVIDER");
+  s->interface = value_of("FLOE_IFNAME");
+  const std::string rails = value_of("FLOE_RAILS");
+  constexpr uint64_t kMostRails = 8;
+  const auto count = parse_number(rails);
+  if (!count || *count == 0 || *count > kMostRails) return wrong("FLOE_RAILS", rails);
+  s->rails = static_cast<uint32_t>(*count);
+  const std::string registration = value_of("FLOE_FABRIC_MR");
+  if (registration != "auto" && registration != "always") return wrong("FLOE_FABRIC_MR", registration);
+  s->always_registers = registration == "always";
+  return {};
 }
 
 void warn_about_unknown_variables() {
@@ -171,8 +189,7 @@ Result<Settings> Settings::from_environment() {
   if (shm != "on" && shm != "off") return wrong("FLOE_SHM", shm);
   s.shm = shm == "on";
 
-  s.provider = value_of("FLOE_PROVIDER");
-  s.interface = value_of("FLOE_IFNAME");
+  FLOE_TRY(read_fabric(&s));
   s.isa = value_of("FLOE_ISA");
   s.cost_model = value_of("FLOE_COST_MODEL");
 

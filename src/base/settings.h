@@ -42,6 +42,8 @@ struct Settings {
   bool shm = true;                        // FLOE_SHM
   std::string provider;                   // FLOE_PROVIDER, "" = choose
   std::string interface;                  // FLOE_IFNAME, "" = choose
+  uint32_t rails = 1;                     // FLOE_RAILS
+  bool always_registers = false;          // FLOE_FABRIC_MR
   std::string isa;                        // FLOE_ISA, "" = best
   std::string cost_model;                 // FLOE_COST_MODEL, "" = what was measured: shm/cost_model.h
   uint32_t workers = 0;                   // FLOE_WORKERS

@@ -150,7 +150,8 @@ Status WireUp::connect_fabric(const std::vector<Card>& cards, bool one_host, Gro
   {
     const std::lock_guard guard(engine_.lock());
     auto opened = engine_.fabric({engine_.settings().provider, engine_.settings().interface, config_.route_to,
-                                  one_host, engine_.settings().port_range});
+                                  one_host, engine_.settings().port_range, engine_.settings().rails,
+                                  engine_.settings().always_registers});
     if (!opened.ok()) return opened.status();
     fabric = *opened;
   }

@@ -32,6 +32,15 @@ std::string to_hex(std::string_view bytes) {
   return hex;
 }
 
+std::vector<std::string> split(std::string_view list) {
+  std::vector<std::string> items;
+  for (size_t comma = 0; comma != list.npos; list.remove_prefix(comma == list.npos ? 0 : comma + 1)) {
+    comma = list.find(',');
+    items.emplace_back(list.substr(0, comma));
+  }
+  return items;
+}
+
 std::optional<std::string> from_hex(std::string_view hex) {
   if (hex.empty() || hex.size() % 2 != 0 || hex.size() / 2 > EndpointAddress::kMaxName) return std::nullopt;
   std::string bytes;
@@ -46,21 +55,25 @@ std::optional<std::string> from_hex(std::string_view hex) {
 }  // namespace
 
 std::string EndpointAddress::to_text() const {
-  return fmt::format("{} {} {} {} {:016x} {}", kFormat, libfabric, provider, format, id, to_hex(name));
+  std::string list;
+  for (const std::string& name : names) list += fmt::format("{}{}", list.empty() ? "" : ",", to_hex(name));
+  return fmt::format("{} {} {} {} {:016x} {}", kFormat, libfabric, provider, format, id, list);
 }
 
 bool EndpointAddress::is_loopback() const {
-  if (format == FI_SOCKADDR_IN && name.size() >= sizeof(sockaddr_in)) {
-    sockaddr_in at{};
-    std::memcpy(&at, name.data(), sizeof at);
-    return ntohl(at.sin_addr.s_addr) >> 24 == IN_LOOPBACKNET;
-  }
-  if (format == FI_SOCKADDR_IN6 && name.size() >= sizeof(sockaddr_in6)) {
-    sockaddr_in6 at{};
-    std::memcpy(&at, name.data(), sizeof at);
-    return IN6_IS_ADDR_LOOPBACK(&at.sin6_addr);
-  }
-  return false;
+  return std::any_of(names.begin(), names.end(), [&](const std::string& name) {
+    if (format == FI_SOCKADDR_IN && name.size() >= sizeof(sockaddr_in)) {
+      sockaddr_in at{};
+      std::memcpy(&at, name.data(), sizeof at);
+      return ntohl(at.sin_addr.s_addr) >> 24 == IN_LOOPBACKNET;
+    }
+    if (format == FI_SOCKADDR_IN6 && name.size() >= sizeof(sockaddr_in6)) {
+      sockaddr_in6 at{};
+      std::memcpy(&at, name.data(), sizeof at);
+      return IN6_IS_ADDR_LOOPBACK(&at.sin6_addr) != 0;
+    }
+    return false;
+  });
 }
 
 Result<EndpointAddress> EndpointAddress::parse(std::string_view text) {
@@ -84,11 +97,16 @@ Result<EndpointAddress> EndpointAddress::parse(std::string_view text) {
                  field[0].substr(0, 32), kFormat);
   const auto format = number<uint32_t>(field[3], 10);
   const auto id = number<uint64_t>(field[4], 16);
-  auto name = from_hex(field[5]);
   if (!format) return malformed("its address format is not a number");
   if (!id) return malformed("its endpoint id is not a number");
-  if (!name) return malformed("its endpoint name is not hexadecimal, or too long");
-  return EndpointAddress{std::string(field[1]), std::string(field[2]), *format, std::move(*name), *id};
+  std::vector<std::string> names;
+  for (const std::string& hex : split(field[5])) {
+    auto name = from_hex(hex);
+    if (!name) return malformed("an endpoint name is not hexadecimal, or too long");
+    names.push_back(std::move(*name));
+  }
+  if (names.size() > kMaxRails) return malformed("it has too many endpoint names");
+  return EndpointAddress{std::string(field[1]), std::string(field[2]), *format, std::move(names), *id};
 }
 
 }  // namespace floe::fabric

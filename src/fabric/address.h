@@ -4,19 +4,21 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/status.h"
 
 namespace floe::fabric {
 
 struct EndpointAddress {
-  std::string libfabric;  // "1.17"
-  std::string provider;   // "net"
-  uint32_t format = 0;    // libfabric's addr_format: what kind of bytes `name` holds
-  std::string name;       // fi_getname's bytes
-  uint64_t id = 0;        // random, of this one endpoint: a restarted rank at the same port is another
+  std::string libfabric;           // "1.17"
+  std::string provider;            // "net"
+  uint32_t format = 0;             // libfabric's addr_format: what kind of bytes `name` holds
+  std::vector<std::string> names;  // fi_getname's bytes, of each rail
+  uint64_t id = 0;  // random, of this one endpoint: a restarted rank at the same port is another
 
   static constexpr size_t kMaxName = 256;
+  static constexpr size_t kMaxRails = 8;
   static constexpr size_t kMaxText = 1024;
 
   std::string to_text() const;

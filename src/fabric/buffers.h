@@ -12,6 +12,8 @@
 
 namespace floe::fabric {
 
+class Endpoint;
+class Rail;
 struct Link;
 
 // One operation of libfabric and its buffer. `context` comes first: a completion carries its address.
@@ -20,15 +22,20 @@ struct Slot {
 
   fi_context2 context{};  // the provider's while the operation is under way (FI_CONTEXT, FI_CONTEXT2)
   Use use{};
+  Rail* rail = nullptr;  // that it belongs to
   Link* link = nullptr;  // of a send
+  size_t bytes = 0;      // of a send
   std::byte* data = nullptr;
+  void* descriptor = nullptr;  // of `data`, where it is registered
 
   static Slot& of(void* context) { return *static_cast<Slot*>(context); }
 };
 
 class Buffers {
  public:
-  explicit Buffers(size_t slot_bytes) : slot_bytes_(slot_bytes) {}
+  // Registered with `endpoint`, if that asks for it; outlives it.
+  Buffers(Endpoint& endpoint, Rail& rail, Slot::Use use, size_t slot_bytes)
+      : endpoint_(endpoint), rail_(rail), use_(use), slot_bytes_(slot_bytes) {}
   ~Buffers();
   Buffers(const Buffers&) = delete;
   Buffers& operator=(const Buffers&) = delete;
@@ -38,8 +45,8 @@ class Buffers {
   // All slots, free or not.
   std::deque<Slot>& slots() { return slots_; }
 
-  // Adds `count` free slots.
-  Status grow(size_t count, Slot::Use use);
+  // Adds free slots until there are `count` in all.
+  Status reserve(size_t count);
   // The slot used last, whose memory is warm; null if none is free.
   Slot* take();
   void give_back(Slot& slot) { free_.push_back(&slot); }
@@ -50,6 +57,9 @@ class Buffers {
     size_t bytes;
   };
 
+  Endpoint& endpoint_;  // not touched by the destructor, which comes after it
+  Rail& rail_;
+  Slot::Use use_;
   size_t slot_bytes_;
   std::vector<Region> regions_;
   std::deque<Slot> slots_;

@@ -22,7 +22,7 @@ Result<std::unique_ptr<Endpoint>> Endpoint::open(const Libfabric& lib, Provider 
                                                  std::span<const uint16_t> ports) {
   Status opened;
   for (const uint16_t port : ports) {
-    Provider one{provider.name, lib.copy(provider.info.get()), provider.address};
+    Provider one{provider.name, lib.copy(provider.info.get()), provider.address, provider.always_registers};
     std::unique_ptr<Endpoint> endpoint(new Endpoint(lib, std::move(one)));
     const bool chosen = port != 0 && endpoint->set_port(port);
     opened = endpoint->open_objects();
@@ -44,9 +44,11 @@ bool Endpoint::set_port(uint16_t port) {
   return true;
 }
 
-// An endpoint before what it is bound to, those before their domain, that before its fabric.
+// An endpoint before what it is bound to and what is registered for it, those before their domain, that
+// before its fabric.
 Endpoint::~Endpoint() {
   close(endpoint_);
+  registrations_.close();
   close(peers_);
   close(queue_);
   close(domain_);
@@ -78,6 +80,7 @@ Status Endpoint::open_objects() {
     port_taken_ = code == -FI_EADDRINUSE;
     return failed("fi_enable", code);
   }
+  registrations_ = Registrations(domain_, endpoint_, info->domain_attr->mr_mode, provider_.always_registers);
   char bytes[EndpointAddress::kMaxName];
   size_t size = sizeof bytes;
   if (int code = ::fi_getname(&endpoint_->fid, bytes, &size)) return failed("fi_getname", code);
@@ -116,11 +119,18 @@ Result<uint64_t> Endpoint::insert(const std::string& name) {
 }
 
 ssize_t Endpoint::receive(Slot& slot, size_t bytes) {
-  return ::fi_recv(endpoint_, slot.data, bytes, nullptr, FI_ADDR_UNSPEC, &slot.context);
+  return ::fi_recv(endpoint_, slot.data, bytes, slot.descriptor, FI_ADDR_UNSPEC, &slot.context);
 }
 
-ssize_t Endpoint::send(uint64_t address, Slot& slot, const void* data, size_t bytes) {
-  return ::fi_send(endpoint_, data, bytes, nullptr, address, &slot.context);
+ssize_t Endpoint::send(uint64_t address, Slot& slot, size_t bytes) {
+  return ::fi_send(endpoint_, slot.data, bytes, slot.descriptor, address, &slot.context);
+}
+
+Status Endpoint::register_memory(void* base, size_t bytes, void** descriptor) {
+  if (int code = registrations_.add(base, bytes, descriptor))
+    return failed(fmt::format("registering {} KiB of packet buffers (ulimit -l limits it)", bytes >> 10),
+                  code);
+  return {};
 }
 
 void Endpoint::cancel(Slot& slot) { ::fi_cancel(&endpoint_->fid, &slot.context); }

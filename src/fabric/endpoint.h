@@ -14,6 +14,7 @@
 #include "fabric/buffers.h"
 #include "fabric/libfabric.h"
 #include "fabric/provider.h"
+#include "fabric/registration.h"
 
 namespace floe::fabric {
 
@@ -29,14 +30,19 @@ class Endpoint {
   const Libfabric& lib() const { return lib_; }
   const std::string& provider() const { return provider_.name; }
   const std::string& name() const { return name_; }  // fi_getname's bytes
+  std::string_view device() const { return provider_.info->domain_attr->name; }
   const std::string& host_address() const { return provider_.address; }
   uint32_t name_format() const { return provider_.info->addr_format; }
 
   Result<uint64_t> insert(const std::string& name);
 
+  // What must be registered before it is sent from or received into.
+  const Registrations& registrations() const { return registrations_; }
+  Status register_memory(void* base, size_t bytes, void** descriptor);
+
   // 0, -FI_EAGAIN (not now) or another -FI_E...
   ssize_t receive(Slot& slot, size_t bytes);
-  ssize_t send(uint64_t address, Slot& slot, const void* data, size_t bytes);
+  ssize_t send(uint64_t address, Slot& slot, size_t bytes);
   void cancel(Slot& slot);
 
   // The completions that there are, at most a batch; *code is 0, -FI_EAGAIN (none) or an error, of which
@@ -76,6 +82,7 @@ class Endpoint {
   fid_cq* queue_ = nullptr;
   fid_av* peers_ = nullptr;
   fid_ep* endpoint_ = nullptr;
+  Registrations registrations_;
   std::string name_;
   int wait_fd_ = -1;
   bool port_taken_ = false;

@@ -1,5 +1,6 @@
 #include "fabric/fabric_transport.h"
 
+#include <sys/epoll.h>
 #include <sys/random.h>
 #include <unistd.h>
 
@@ -10,28 +11,22 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "fabric/address.h"
-#include "fabric/buffers.h"
-#include "fabric/endpoint.h"
 #include "fabric/link.h"
-#include "fabric/provider.h"
-#include "fabric/receives.h"
+#include "fabric/rail.h"
 
 namespace floe {
 
 using fabric::Endpoint;
 using fabric::EndpointAddress;
 using fabric::kHeaderBytes;
-using fabric::kReceivesPerLink;
-using fabric::kWindow;
 using fabric::Link;
 using fabric::LinkHeader;
 using fabric::LinkKind;
+using fabric::Rail;
 using fabric::Slot;
 
 namespace {
 
-// Receive buffers beside those that peers have credits for: strangers' messages find them.
-constexpr size_t kSpareReceives = 16;
 // A peer that was connected and can no longer be connected to for this long is lost.
 constexpr auto kUnreachable = std::chrono::seconds(6);
 constexpr Millis kLinger(50);  // and as long again to take back the receives
@@ -42,37 +37,54 @@ class Discard final : public PacketSink {
   void on_peer_lost(PeerId, const Status&) override {}
 };
 
+EndpointAddress address_of(const fabric::Rails& rails, uint64_t id) {
+  const Endpoint& first = rails[0]->endpoint();
+  EndpointAddress address{first.lib().version(), first.provider(), first.name_format(), {}, id};
+  for (const auto& rail : rails) address.names.push_back(rail->endpoint().name());
+  return address;
+}
+
 }  // namespace
 
 Result<std::unique_ptr<FabricTransport>> FabricTransport::open(const FabricOptions& options) {
   const fabric::SignalGuard guard;  // providers initialise themselves at the first fi_getinfo
   auto lib = fabric::Libfabric::load();
   if (!lib.ok()) return lib.status();
-  auto provider = fabric::choose_provider(*lib, options);
-  if (!provider.ok()) return provider.status();
   uint64_t id = 0;
   if (::getrandom(&id, sizeof id, 0) != sizeof id) return system_error("getrandom", errno);
-  auto endpoint = Endpoint::open(*lib, std::move(*provider), options.ports.ports(id));
-  if (!endpoint.ok()) return endpoint.status();
-
-  std::unique_ptr<FabricTransport> transport(new FabricTransport(std::move(*endpoint), id));
-  FLOE_TRY(transport->receives_->reserve(kSpareReceives));
-  log(LogLevel::kInfo, "fabric: libfabric {}, provider {}", lib->version(), transport->endpoint_->provider());
+  auto rails = fabric::open_rails(*lib, options, id);
+  if (!rails.ok()) return rails.status();
+  std::unique_ptr<FabricTransport> transport(new FabricTransport(std::move(*rails), id));
+  FLOE_TRY(transport->make_wait_fd());
+  for (const auto& rail : transport->rails_)
+    log(LogLevel::kInfo, "fabric: libfabric {}, provider {}, {}", lib->version(), rail->endpoint().provider(),
+        rail->endpoint().device());
   return transport;
 }
 
-FabricTransport::FabricTransport(std::unique_ptr<Endpoint> endpoint, uint64_t id)
+FabricTransport::FabricTransport(fabric::Rails rails, uint64_t id)
     : pid_(::getpid()),
       id_(id),
-      address_(EndpointAddress{endpoint->lib().version(), endpoint->provider(), endpoint->name_format(),
-                               endpoint->name(), id}
-                   .to_text()),
-      host_address_(endpoint->host_address()),
-      name_("fabric " + endpoint->provider()),
-      max_payload_(fabric::max_payload(endpoint->provider())),
-      receives_(std::make_unique<fabric::Receives>(*endpoint, fabric::slot_bytes(max_payload_))),
-      sends_(std::make_unique<fabric::Buffers>(fabric::slot_bytes(max_payload_))),
-      endpoint_(std::move(endpoint)) {}
+      address_(address_of(rails, id).to_text()),
+      host_address_(rails[0]->endpoint().host_address()),
+      name_("fabric " + rails[0]->endpoint().provider()),
+      max_payload_(fabric::max_payload(rails[0]->endpoint().provider())),
+      rails_(std::move(rails)) {
+  for (const auto& rail : rails_) by_load_.push_back(rail.get());
+}
+
+Status FabricTransport::make_wait_fd() {
+  const auto can_wait = [](const auto& rail) { return rail->endpoint().wait_fd() >= 0; };
+  if (rails_.size() == 1 || !std::all_of(rails_.begin(), rails_.end(), can_wait)) return {};
+  wait_fds_.reset(::epoll_create1(EPOLL_CLOEXEC));
+  if (!wait_fds_.valid()) return system_error("epoll_create1", errno);
+  for (const auto& rail : rails_) {
+    epoll_event readable{EPOLLIN, {}};
+    if (::epoll_ctl(wait_fds_.get(), EPOLL_CTL_ADD, rail->endpoint().wait_fd(), &readable) != 0)
+      return system_error("epoll_ctl", errno);
+  }
+  return {};
+}
 
 FabricTransport::~FabricTransport() {
   // A forked child shares the sockets: closing the endpoint there would hang the parent.
@@ -81,7 +93,11 @@ FabricTransport::~FabricTransport() {
     return;
   }
   drain();
-  if (endpoint_->must_be_idle_to_close() && !take_back_everything()) leak();
+  const Deadline deadline = Deadline::in(kLinger);
+  const auto can_close = [&](const auto& rail) {
+    return !rail->endpoint().must_be_idle_to_close() || rail->take_back_everything(deadline);
+  };
+  if (!std::all_of(rails_.begin(), rails_.end(), can_close)) leak();
 }
 
 // Unread data makes the kernel reset a closed connection, and then what was sent last might not arrive.
@@ -91,78 +107,18 @@ void FabricTransport::drain() {
   while ((progress(sink) != 0 || !idle()) && !deadline.passed()) continue;
 }
 
-bool FabricTransport::take_back_everything() {
-  size_t outstanding = receives_->posted() + sends_in_flight_;
-  receives_->cancel();
-  const Deadline deadline = Deadline::in(kLinger);
-  while (outstanding != 0 && !deadline.passed()) {
-    ssize_t code = 0;
-    outstanding -= std::min(outstanding, endpoint_->read(&code).size());
-    if (code == -FI_EAVAIL && endpoint_->take_error().slot) --outstanding;
-  }
-  return outstanding == 0;
+bool FabricTransport::idle() const {
+  return std::all_of(rails_.begin(), rails_.end(),
+                     [](const auto& rail) { return rail->sends_in_flight() == 0; });
 }
 
 void FabricTransport::leak() {
-  (void)endpoint_.release();
-  (void)receives_.release();
-  (void)sends_.release();
+  for (auto& rail : rails_) (void)rail.release();
   for (auto& link : links_) (void)link.release();
 }
 
-// ---- Peers ----------------------------------------------------------------------------------------------
-
-Result<PeerId> FabricTransport::add_peer(const std::string& address, const std::string& who) {
-  const auto theirs = EndpointAddress::parse(address);
-  if (!theirs.ok()) return theirs.status().in(who);
-  const std::string version = endpoint_->lib().version();
-  if (theirs->provider != endpoint_->provider() || theirs->libfabric != version)
-    return error(
-        FLOE_ERR_MISMATCH,
-        "{} uses provider {} of libfabric {}, this rank {} of libfabric {}: install one libfabric on all "
-        "hosts, and set FLOE_PROVIDER alike",
-        who, theirs->provider, theirs->libfabric, endpoint_->provider(), version);
-  if (theirs->format != endpoint_->name_format())
-    return error(FLOE_ERR_MISMATCH,
-                 "{} and this rank have addresses of different families (libfabric's formats {} and {}): set "
-                 "FLOE_IFNAME to interfaces that both have IPv4, or both only IPv6",
-                 who, theirs->format, endpoint_->name_format());
-  if (theirs->id == id_) return error(FLOE_ERR_ARGUMENT, "{} is this endpoint itself", who);
-  if (const auto known = link_of_.find(theirs->id); known != link_of_.end()) {
-    Link& link = *known->second;
-    if (link.lost) return link.lost->in("the connection failed earlier");
-    link.who = who;
-    ++link.references;
-    return link.peer;
-  }
-  const auto inserted = endpoint_->insert(theirs->name);
-  if (!inserted.ok()) return inserted.status().in(who);
-  FLOE_TRY(receives_->reserve(kSpareReceives + (links_.size() + 1) * kReceivesPerLink));
-  FLOE_TRY(sends_->grow(kWindow, Slot::Use::kPacket));
-  auto link = std::make_unique<Link>();
-  link->peer = static_cast<PeerId>(links_.size());
-  link->id = theirs->id;
-  link->address = *inserted;
-  link->who = who;
-  link->references = 1;
-  link->credit.use = Slot::Use::kCredit;
-  link->credit.link = link.get();
-  link_of_.emplace(link->id, link.get());
-  links_.push_back(std::move(link));
-  return links_.back()->peer;
-}
-
-bool FabricTransport::is_loopback(const std::string& address) {
-  const auto parsed = EndpointAddress::parse(address);
-  return parsed.ok() && parsed->is_loopback();
-}
-
-void FabricTransport::remove_peer(PeerId peer) {
-  if (links_[peer]->references > 0) --links_[peer]->references;
-}
-
 void FabricTransport::repost(Slot& slot) {
-  if (const Status posted = receives_->repost(slot); !posted.ok()) lose_all(posted);
+  if (const Status posted = slot.rail->repost(slot); !posted.ok()) lose_all(posted);
 }
 
 // ---- Sending --------------------------------------------------------------------------------------------
@@ -173,50 +129,74 @@ bool FabricTransport::try_send(PeerId peer, const PacketHeader& header, std::spa
     lose(link, error(FLOE_ERR_INTERNAL, "a packet of {} bytes to {}", payload.size(), link.who));
   if (link.lost) return true;
   if (!link.has_credit()) return false;
-  Slot* const slot = sends_->take();
-  if (!slot) return false;
   LinkHeader head = link.make_header(LinkKind::kPacket, id_);
   head.payload = static_cast<uint32_t>(payload.size());
-  std::memcpy(slot->data, &head, sizeof head);
-  std::memcpy(slot->data + sizeof head, &header, sizeof header);
-  if (!payload.empty()) std::memcpy(slot->data + kHeaderBytes, payload.data(), payload.size());
-  slot->link = &link;
-  if (send_slot(link, *slot, kHeaderBytes + payload.size())) {
-    ++link.sent;
-    link.reported = head.consumed;
-    return true;
+  for (Rail* const rail : rails_by_load()) {
+    Slot* const slot = rail->take_packet();
+    if (!slot) continue;
+    std::memcpy(slot->data, &head, sizeof head);
+    std::memcpy(slot->data + sizeof head, &header, sizeof header);
+    if (!payload.empty()) std::memcpy(slot->data + kHeaderBytes, payload.data(), payload.size());
+    slot->link = &link;
+    if (send_slot(link, *slot, kHeaderBytes + payload.size())) {
+      ++link.sent;
+      link.reported = head.consumed;
+      return true;
+    }
+    rail->give_back(*slot);
+    if (link.lost) return true;
   }
-  sends_->give_back(*slot);
-  return link.lost.has_value();
+  return false;
+}
+
+// The one with the least under way first: equal ones take turns, a slow one takes less, and what is small and
+// alone goes over the first.
+std::span<Rail* const> FabricTransport::rails_by_load() {
+  if (by_load_.size() > 1)
+    std::sort(by_load_.begin(), by_load_.end(), [](const Rail* x, const Rail* y) {
+      return std::pair(x->bytes_in_flight(), x->index()) < std::pair(y->bytes_in_flight(), y->index());
+    });
+  return by_load_;
 }
 
 bool FabricTransport::send_slot(Link& link, Slot& slot, size_t bytes) {
-  const void* const data =
-      slot.use == Slot::Use::kCredit ? static_cast<void*>(&link.credit_message) : slot.data;
-  const ssize_t code = endpoint_->send(link.address, slot, data, bytes);
+  Rail& rail = *slot.rail;
+  const ssize_t code = rail.send(link.ways[rail.index()].address, slot, bytes);
   if (code == 0) {
-    link.refused_since.reset();
-    ++sends_in_flight_;
+    link.ways[rail.index()].refused_since.reset();
+    link.ways[rail.index()].used = true;
     return true;
   }
+  const Endpoint& endpoint = rail.endpoint();
   if (code == -FI_EAGAIN)
-    refused(link);
+    refused(link, rail);
   else
-    lose(link, error(FLOE_ERR_PEER, "{} cannot be reached: provider {}: {}", link.who, endpoint_->provider(),
-                     endpoint_->lib().error_text(static_cast<int>(code))));
+    lose(link, error(FLOE_ERR_PEER, "{} cannot be reached: provider {}: {}", link.who, endpoint.provider(),
+                     endpoint.lib().error_text(static_cast<int>(code))));
   return false;
 }
 
 // Connections are made at the first send, which is refused until the peer has answered. Later refusals mean
 // that the connection is gone, and providers try again for ever.
-void FabricTransport::refused(Link& link) {
-  if (link.sent == 0 || !endpoint_->refuses_only_unconnected()) return;
+void FabricTransport::refused(Link& link, const Rail& rail) {
+  Link::Way& way = link.ways[rail.index()];
+  const Endpoint& endpoint = rail.endpoint();
+  if (!endpoint.refuses_only_unconnected()) return;
   const auto now = Clock::now();
-  if (!link.refused_since) link.refused_since = now;
-  if (now - *link.refused_since > kUnreachable)
+  if (!way.refused_since) way.refused_since = now;
+  if (now - *way.refused_since < kUnreachable) return;
+  if (way.used) {
     lose(link,
          error(FLOE_ERR_PEER, "{}: its connection is gone and cannot be made again for {} s (provider {})",
-               link.who, kUnreachable.count(), endpoint_->provider()));
+               link.who, kUnreachable.count(), endpoint.provider()));
+  } else if (rail.index() != 0 &&
+             !std::exchange(way.warned, true)) {  // it may only be busy with other things
+    log(LogLevel::kWarn,
+        "fabric: {} has not answered for {} s at rail {} ({}), and less carried by the others: if it can't "
+        "be "
+        "reached from {}, set FLOE_IFNAME on both hosts so that their interfaces match in order",
+        link.who, kUnreachable.count(), rail.index(), endpoint.device(), endpoint.host_address());
+  }
 }
 
 void FabricTransport::send_credits() {
@@ -225,10 +205,11 @@ void FabricTransport::send_credits() {
     link->credit_due = false;
     if (link->lost || !link->must_report()) continue;
     if (!link->credit_in_flight) {
-      link->credit_message = link->make_header(LinkKind::kCredit, id_);
-      if (send_slot(*link, link->credit, sizeof(LinkHeader))) {
+      const LinkHeader head = link->make_header(LinkKind::kCredit, id_);
+      std::memcpy(link->credit->data, &head, sizeof head);
+      if (send_slot(*link, *link->credit, sizeof head)) {
         link->credit_in_flight = true;
-        link->reported = link->credit_message.consumed;
+        link->reported = head.consumed;
         continue;
       }
     }
@@ -241,27 +222,29 @@ void FabricTransport::send_credits() {
 
 int FabricTransport::progress(PacketSink& sink) {
   int events = 0;
-  if (const Status posted = receives_->post(); !posted.ok()) lose_all(posted);
-  read_completions(sink, &events);
+  for (const auto& rail : rails_) {
+    if (const Status posted = rail->post(); !posted.ok()) lose_all(posted);
+    read_completions(*rail, sink, &events);
+  }
   if (!credits_due_.empty()) send_credits();
   if (!losses_.empty()) report_losses(sink);
   return events;
 }
 
-void FabricTransport::read_completions(PacketSink& sink, int* events) {
+void FabricTransport::read_completions(Rail& rail, PacketSink& sink, int* events) {
   constexpr int kBatches = 4;  // then the caller's other work gets its turn
   // What a lost peer sent before is handed over first; no more than this can be left of it.
   constexpr int kBatchesAfterLoss = 64;
   for (int batch = 0; batch < (losses_.empty() ? kBatches : kBatchesAfterLoss); ++batch) {
     ssize_t code = 0;
-    const auto completions = endpoint_->read(&code);
+    const auto completions = rail.endpoint().read(&code);
     if (code == -FI_EAGAIN) return;
     if (code == -FI_EAVAIL) {
-      on_failed_completion();
+      on_failed_completion(rail);
       ++*events;
       continue;
     }
-    if (code < 0) return lose_all(endpoint_->failed("fi_cq_read", static_cast<int>(code)));
+    if (code < 0) return lose_all(rail.endpoint().failed("fi_cq_read", static_cast<int>(code)));
     if (completions.empty()) return;
     *events += static_cast<int>(completions.size());
     for (const fi_cq_msg_entry& entry : completions)
@@ -270,16 +253,13 @@ void FabricTransport::read_completions(PacketSink& sink, int* events) {
 }
 
 void FabricTransport::on_completion(Slot& slot, size_t bytes, PacketSink& sink) {
-  switch (slot.use) {
-    case Slot::Use::kReceive: on_message(slot, bytes, sink); return;
-    case Slot::Use::kPacket: sends_->give_back(slot); break;
-    case Slot::Use::kCredit: slot.link->credit_in_flight = false; break;
-  }
-  --sends_in_flight_;
+  if (slot.use == Slot::Use::kReceive) return on_message(slot, bytes, sink);
+  if (slot.use == Slot::Use::kCredit) slot.link->credit_in_flight = false;
+  slot.rail->ended(slot);
 }
 
-void FabricTransport::on_failed_completion() {
-  const Endpoint::Failure failure = endpoint_->take_error();
+void FabricTransport::on_failed_completion(Rail& rail) {
+  const Endpoint::Failure failure = rail.endpoint().take_error();
   if (!failure.slot) return drop(failure.text);
   Slot& slot = *failure.slot;
   if (slot.use == Slot::Use::kReceive) {
@@ -287,12 +267,9 @@ void FabricTransport::on_failed_completion() {
     return repost(slot);
   }
   lose(*slot.link, error(FLOE_ERR_PEER, "{}: sending to it failed: provider {}: {}", slot.link->who,
-                         endpoint_->provider(), failure.text));
-  if (slot.use == Slot::Use::kCredit)
-    slot.link->credit_in_flight = false;
-  else
-    sends_->give_back(slot);
-  --sends_in_flight_;
+                         rail.endpoint().provider(), failure.text));
+  if (slot.use == Slot::Use::kCredit) slot.link->credit_in_flight = false;
+  rail.ended(slot);
 }
 
 void FabricTransport::on_message(Slot& slot, size_t bytes, PacketSink& sink) {
@@ -310,7 +287,8 @@ void FabricTransport::on_message(Slot& slot, size_t bytes, PacketSink& sink) {
 
 void FabricTransport::on_link_packet(Link& link, const LinkHeader& header, Slot& slot, PacketSink& sink) {
   if (const std::string_view problem = link.take(header, slot); !problem.empty()) {
-    lose(link, error(FLOE_ERR_TRANSPORT, "{}: {} (provider {})", link.who, problem, endpoint_->provider()));
+    lose(link, error(FLOE_ERR_TRANSPORT, "{}: {} (provider {})", link.who, problem,
+                     slot.rail->endpoint().provider()));
     return repost(slot);
   }
   if (header.kind == LinkKind::kCredit) return repost(slot);
@@ -338,9 +316,14 @@ void FabricTransport::deliver(Link& link, PacketSink& sink) {
   }
 }
 
-int FabricTransport::wait_fd() { return endpoint_->wait_fd(); }
+int FabricTransport::wait_fd() {
+  return wait_fds_.valid() ? wait_fds_.get() : rails_.size() == 1 ? rails_[0]->endpoint().wait_fd() : -1;
+}
 
-bool FabricTransport::prepare_wait() { return losses_.empty() && endpoint_->prepare_wait(); }
+bool FabricTransport::prepare_wait() {
+  return losses_.empty() && std::all_of(rails_.begin(), rails_.end(),
+                                        [](const auto& rail) { return rail->endpoint().prepare_wait(); });
+}
 
 // ---- Failure --------------------------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/fd.h"
 #include "base/packet.h"
 #include "base/settings.h"
 #include "base/status.h"
@@ -18,9 +19,7 @@
 namespace floe {
 
 namespace fabric {
-class Endpoint;
-class Buffers;
-class Receives;
+class Rail;
 struct Link;
 struct Slot;
 struct LinkHeader;
@@ -32,12 +31,15 @@ struct FabricOptions {
   std::string route_to;   // host or IP whose route picks the interface; "": the default route's
   bool one_host = false;  // all ranks are here: bind to loopback where the provider binds to an address
   PortRange ports;        // where the provider binds to a port
+  uint32_t rails = 1;     // FLOE_RAILS: interfaces to stripe over
+  bool always_registers =
+      false;  // FLOE_FABRIC_MR=always: memory that the provider needs no registration of, too
 };
 
 class FabricTransport final : public Transport {
  public:
-  // Loads libfabric and opens an endpoint. FLOE_ERR_TRANSPORT, FLOE_ERR_ENVIRONMENT (no such provider or
-  // interface; says which there are), FLOE_ERR_SYSTEM.
+  // Loads libfabric and opens an endpoint on each rail. FLOE_ERR_TRANSPORT, FLOE_ERR_ENVIRONMENT (no such
+  // provider or interface; says which there are), FLOE_ERR_SYSTEM.
   static Result<std::unique_ptr<FabricTransport>> open(const FabricOptions& options);
   // Blocks for at most 0.1 s while what was sent leaves. In a forked child it touches nothing.
   ~FabricTransport() override;
@@ -51,7 +53,7 @@ class FabricTransport final : public Transport {
   // This host's IP address towards the others.
   const std::string& host_address() const { return host_address_; }
 
-  // Makes the endpoint at `address` a peer: `who` names it in messages. The same endpoint again is the same
+  // Makes the endpoints at `address` a peer: `who` names it in messages. The same ones again are the same
   // PeerId, with one more reference. Packets of a peer are lost that arrive before it is added.
   // FLOE_ERR_MISMATCH (another provider or libfabric), FLOE_ERR_TRANSPORT (malformed, or failed earlier),
   // FLOE_ERR_SYSTEM (no memory for its buffers).
@@ -67,24 +69,26 @@ class FabricTransport final : public Transport {
   bool prepare_wait() override;
 
   // Whether every packet has left this rank.
-  bool idle() const { return sends_in_flight_ == 0; }
+  bool idle() const;
   // Messages that came from no peer, or were malformed.
   uint64_t dropped() const { return dropped_; }
 
  private:
-  FabricTransport(std::unique_ptr<fabric::Endpoint> endpoint, uint64_t id);
+  FabricTransport(std::vector<std::unique_ptr<fabric::Rail>> rails, uint64_t id);
+  Status make_wait_fd();
 
   void repost(fabric::Slot& slot);
-  void read_completions(PacketSink& sink, int* events);
+  void read_completions(fabric::Rail& rail, PacketSink& sink, int* events);
   void on_completion(fabric::Slot& slot, size_t bytes, PacketSink& sink);
-  void on_failed_completion();
+  void on_failed_completion(fabric::Rail& rail);
   void on_message(fabric::Slot& slot, size_t bytes, PacketSink& sink);
   void on_link_packet(fabric::Link& link, const fabric::LinkHeader& header, fabric::Slot& slot,
                       PacketSink& sink);
   void deliver(fabric::Link& link, PacketSink& sink);
   void send_credits();
+  std::span<fabric::Rail* const> rails_by_load();
   bool send_slot(fabric::Link& link, fabric::Slot& slot, size_t bytes);
-  void refused(fabric::Link& link);
+  void refused(fabric::Link& link, const fabric::Rail& rail);
   void drop(std::string_view why);
   void lose(fabric::Link& link, Status why);
   void lose_all(const Status& why);
@@ -99,16 +103,14 @@ class FabricTransport final : public Transport {
   const std::string host_address_;
   const std::string name_;
   const size_t max_payload_;
-  // What the provider may touch until the endpoint is closed comes after it in the order of destruction.
-  std::unique_ptr<fabric::Receives> receives_;
-  std::unique_ptr<fabric::Buffers> sends_;
   std::vector<std::unique_ptr<fabric::Link>> links_;  // by PeerId; never removed: the peer's counters go on
-  std::unique_ptr<fabric::Endpoint> endpoint_;
+  std::vector<std::unique_ptr<fabric::Rail>> rails_;
+  std::vector<fabric::Rail*> by_load_;
+  UniqueFd wait_fds_;  // an epoll descriptor of all rails', if they are several
 
   std::unordered_map<uint64_t, fabric::Link*> link_of_;  // by the peer's endpoint id
   std::vector<fabric::Link*> credits_due_;
   std::vector<fabric::Link*> losses_;  // not reported yet
-  size_t sends_in_flight_ = 0;
   uint64_t dropped_ = 0;
 };
 

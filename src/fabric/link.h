@@ -11,6 +11,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "base/packet.h"
 #include "fabric/buffers.h"
@@ -65,8 +66,14 @@ ParsedMessage parse_message(std::span<const std::byte> message, uint64_t own_id)
 
 struct Link {
   PeerId peer = 0;
-  uint64_t id = 0;       // the peer's endpoint
-  uint64_t address = 0;  // libfabric's fi_addr_t
+  uint64_t id = 0;  // the peer's endpoint
+  struct Way {
+    uint64_t address = 0;  // libfabric's fi_addr_t
+    bool used = false;     // something has been sent: it was connected
+    std::optional<std::chrono::steady_clock::time_point> refused_since;
+    bool warned = false;
+  };
+  std::vector<Way> ways;  // to it, on each rail
   std::string who;
   uint32_t references = 0;
 
@@ -78,12 +85,10 @@ struct Link {
   // a small one before a large one.
   std::array<Slot*, kWindow> early{};
 
-  Slot credit;  // its own buffer, so that a credit never waits for one
-  LinkHeader credit_message;
+  Slot* credit = nullptr;  // its own buffer, so that a credit never waits for one
   bool credit_in_flight = false;
   bool credit_due = false;  // is in the transport's list
 
-  std::optional<std::chrono::steady_clock::time_point> refused_since;
   std::optional<Status> lost;
 
   bool has_credit() const { return sent - acknowledged < kWindow; }

@@ -3,8 +3,7 @@
 namespace floe::fabric {
 
 Status Receives::reserve(size_t count) {
-  const size_t missing = count > buffers_.size() ? count - buffers_.size() : 0;
-  FLOE_TRY(buffers_.grow(missing, Slot::Use::kReceive));
+  FLOE_TRY(buffers_.reserve(count));
   while (Slot* const slot = buffers_.take()) unposted_.push_back(slot);
   return post();
 }

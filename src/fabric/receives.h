@@ -11,7 +11,8 @@ namespace floe::fabric {
 
 class Receives {
  public:
-  Receives(Endpoint& endpoint, size_t slot_bytes) : endpoint_(endpoint), buffers_(slot_bytes) {}
+  Receives(Endpoint& endpoint, Rail& rail, size_t slot_bytes)
+      : endpoint_(endpoint), buffers_(endpoint, rail, Slot::Use::kReceive, slot_bytes) {}
 
   // Makes `count` buffers in all and posts them.
   Status reserve(size_t count);

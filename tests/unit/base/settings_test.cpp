@@ -43,6 +43,8 @@ TEST_F(SettingsTest, EveryValueIsRead) {
   environment_.set("FLOE_SHM", "off");
   environment_.set("FLOE_PROVIDER", "tcp");
   environment_.set("FLOE_IFNAME", "eth7");
+  environment_.set("FLOE_RAILS", "8");
+  environment_.set("FLOE_FABRIC_MR", "always");
   environment_.set("FLOE_ISA", "avx2");
   environment_.set("FLOE_WORKERS", "1");
   environment_.set("FLOE_WORKER_AFFINITY", "3,5-6");
@@ -56,6 +58,8 @@ TEST_F(SettingsTest, EveryValueIsRead) {
   EXPECT_FALSE(settings->shm);
   EXPECT_EQ(settings->provider, "tcp");
   EXPECT_EQ(settings->interface, "eth7");
+  EXPECT_EQ(settings->rails, 8u);
+  EXPECT_TRUE(settings->always_registers);
   EXPECT_EQ(settings->isa, "avx2");
   EXPECT_EQ(settings->workers, 1u);
   EXPECT_THAT(settings->worker_affinity, ElementsAre(3, 5, 6));
@@ -127,22 +131,21 @@ TEST_P(WrongSetting, IsAnErrorThatNamesVariableValueAndWhatIsAllowed) {
               AllOf(HasSubstr(wrong.name), HasSubstr("'" + wrong.value + "'"), HasSubstr(wrong.allowed)));
 }
 
-INSTANTIATE_TEST_SUITE_P(Settings, WrongSetting,
-                         testing::Values(WrongValue{"FLOE_LOG", "verbose", "debug"},
-                                         WrongValue{"FLOE_SHM", "yes", "on, off"},
-                                         WrongValue{"FLOE_WORKERS", "2", "0, 1"},
-                                         WrongValue{"FLOE_WORKERS", "-1", "0, 1"},
-                                         WrongValue{"FLOE_WORKER_AFFINITY", "0,x", "CPU list"},
-                                         WrongValue{"FLOE_TIMEOUT_MS", "0", "1 or more"},
-                                         WrongValue{"FLOE_TIMEOUT_MS", "5s", "1 or more"},
-                                         WrongValue{"FLOE_TIMEOUT_MS", "-5", "1 or more"},
-                                         WrongValue{"FLOE_TIMEOUT_MS", "99999999999999999999", "1 or more"},
-                                         WrongValue{"FLOE_STORE_PORT", "0", "1-65535"},
-                                         WrongValue{"FLOE_STORE_PORT", "65536", "1-65535"},
-                                         WrongValue{"FLOE_PORT_RANGE", "20000", "20000-20100"},
-                                         WrongValue{"FLOE_PORT_RANGE", "9-8", "20000-20100"},
-                                         WrongValue{"FLOE_PORT_RANGE", "0-9", "20000-20100"},
-                                         WrongValue{"FLOE_PORT_RANGE", "1-65536", "20000-20100"}));
+INSTANTIATE_TEST_SUITE_P(
+    Settings, WrongSetting,
+    testing::Values(
+        WrongValue{"FLOE_LOG", "verbose", "debug"}, WrongValue{"FLOE_SHM", "yes", "on, off"},
+        WrongValue{"FLOE_RAILS", "0", "1-8"}, WrongValue{"FLOE_RAILS", "9", "1-8"},
+        WrongValue{"FLOE_FABRIC_MR", "never", "auto, always"}, WrongValue{"FLOE_WORKERS", "2", "0, 1"},
+        WrongValue{"FLOE_WORKERS", "-1", "0, 1"}, WrongValue{"FLOE_WORKER_AFFINITY", "0,x", "CPU list"},
+        WrongValue{"FLOE_TIMEOUT_MS", "0", "1 or more"}, WrongValue{"FLOE_TIMEOUT_MS", "5s", "1 or more"},
+        WrongValue{"FLOE_TIMEOUT_MS", "-5", "1 or more"},
+        WrongValue{"FLOE_TIMEOUT_MS", "99999999999999999999", "1 or more"},
+        WrongValue{"FLOE_STORE_PORT", "0", "1-65535"}, WrongValue{"FLOE_STORE_PORT", "65536", "1-65535"},
+        WrongValue{"FLOE_PORT_RANGE", "20000", "20000-20100"},
+        WrongValue{"FLOE_PORT_RANGE", "9-8", "20000-20100"},
+        WrongValue{"FLOE_PORT_RANGE", "0-9", "20000-20100"},
+        WrongValue{"FLOE_PORT_RANGE", "1-65536", "20000-20100"}));
 
 TEST(SettingTable, NamesAreUniqueAndEveryRowHasHelp) {
   std::set<std::string_view> names;

@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 #include <signal.h>
 
+#include <cstdlib>
 #include <cstring>
 
 #include "fabric/address.h"
@@ -35,6 +36,13 @@ TEST_F(FabricProviderTest, TcpAndNetAreOneProvider) {
   EXPECT_EQ((*tcp)->name(), lib->at_least(1, 18) ? "fabric tcp" : "fabric net");
 }
 
+TEST_F(FabricProviderTest, LibfabricIsTheOneThatThisRunIsAbout) {
+  const char* const wanted = std::getenv("WANTED_LIBFABRIC");
+  if (!wanted) GTEST_SKIP() << "any will do";
+  const std::string version = fabric::Libfabric::load()->version();
+  EXPECT_TRUE(version.starts_with(wanted)) << version;
+}
+
 TEST_F(FabricProviderTest, OneIsChosenWithoutBeingNamed) {
   EXPECT_TRUE(FabricTransport::open(options("")).ok());
   EXPECT_TRUE(FabricTransport::open(options("", "", false)).ok());
@@ -44,7 +52,7 @@ TEST_F(FabricProviderTest, UnknownProviderIsAnErrorThatListsThoseThatExist) {
   const auto opened = FabricTransport::open(options("infinitebandwidth"));
   EXPECT_EQ(opened.status().code(), FLOE_ERR_ENVIRONMENT);
   EXPECT_THAT(opened.status().message(), AllOf(HasSubstr("FLOE_PROVIDER='infinitebandwidth'"),
-                                               HasSubstr("shm"), HasSubstr("tcp;ofi_rxm")));
+                                               HasSubstr("shm (shm)"), HasSubstr("tcp;ofi_rxm (")));
 }
 
 TEST_F(FabricProviderTest, UnknownInterfaceIsAnErrorThatListsThoseThatExist) {
@@ -58,7 +66,7 @@ TEST_F(FabricProviderTest, UnknownInterfaceIsAnErrorThatListsThoseThatExist) {
 TEST_F(FabricProviderTest, EndpointBindsToTheInterface) {
   const auto opened = FabricTransport::open(options("tcp", "lo", false));
   ASSERT_TRUE(opened.ok()) << opened.status().message();
-  const std::string name = EndpointAddress::parse((*opened)->address())->name;
+  const std::string name = EndpointAddress::parse((*opened)->address())->names[0];
   const std::string loopback("\x7f\x00\x00\x01", 4);  // in network order, wherever sockaddr_in has it
   EXPECT_NE(name.find(loopback), std::string::npos);
 }

@@ -25,23 +25,25 @@ class Stranger {
     FabricOptions options;
     options.provider = provider;
     options.one_host = true;
-    endpoint_ = std::move(
-        *Endpoint::open(*lib, std::move(*fabric::choose_provider(*lib, options)), std::array<uint16_t, 1>{}));
+    auto nics = fabric::find_nics(*lib, fabric::provider_candidates(*lib, provider)[0],
+                                  *fabric::own_addresses(options), options);
+    endpoint_ = std::move(*Endpoint::open(*lib, std::move(nics.at(0)), std::array<uint16_t, 1>{}));
   }
   std::string address(uint64_t id) const {
-    return EndpointAddress{endpoint_->lib().version(), endpoint_->provider(), endpoint_->name_format(),
-                           endpoint_->name(), id}
+    return EndpointAddress{
+        endpoint_->lib().version(), endpoint_->provider(), endpoint_->name_format(), {endpoint_->name()}, id}
         .to_text();
   }
   // Sends, and progresses `target` until the message has left.
-  void send(FabricTransport& target, PacketSink& sink, const std::vector<std::byte>& bytes) {
+  void send(FabricTransport& target, PacketSink& sink, std::vector<std::byte> bytes) {
     const auto theirs = EndpointAddress::parse(target.address());
-    if (!connected_) address_ = *endpoint_->insert(theirs->name);
+    if (!connected_) address_ = *endpoint_->insert(theirs->names[0]);
+    slot_.data = bytes.data();
     connected_ = true;
     ssize_t code = -FI_EAGAIN;
     bool left = false;
     ASSERT_TRUE(progress_until({{&target, &sink}}, [&] {
-      if (code == -FI_EAGAIN) code = endpoint_->send(address_, slot_, bytes.data(), bytes.size());
+      if (code == -FI_EAGAIN) code = endpoint_->send(address_, slot_, bytes.size());
       ssize_t read = 0;
       left = left || !endpoint_->read(&read).empty();
       if (read == -FI_EAVAIL) left = endpoint_->take_error().slot != nullptr;
@@ -189,7 +191,7 @@ TEST_P(FabricStrangerTest, PacketsThatOvertakeAreDeliveredInOrder) {
 
 TEST_P(FabricStrangerTest, NameOfAWrongLengthIsRefused) {
   auto address = *EndpointAddress::parse(stranger_->address(1));
-  address.name.pop_back();
+  address.names[0].pop_back();
   EXPECT_FALSE(target_->add_peer(address.to_text(), "rank 1").ok());
 }
 

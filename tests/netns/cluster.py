@@ -7,6 +7,8 @@ one more network namespace with a bridge, connects them:
     host 0: eth0 10.77.0.1/24 ──┐
     host 1: eth0 10.77.0.2/24 ──┴── switch: br0
 
+With two rails each host also has an eth1 in 10.78.0.0/24, at a bridge br1; and so on.
+
 Each namespace lives as long as the process that holds it, which dies with this one: nothing is
 named and nothing is left behind, whatever happens to the test.
 """
@@ -24,7 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
-NETWORK = "10.77.0"
+NETWORK = 77  # the first rail's is 10.77.0.0/24
 MASTER_PORT = 29500  # the hosts are new: nothing else listens there
 TOOLS = ("ip", "nsenter", "setpriv", "unshare")
 SETUP_SECONDS = 20
@@ -42,8 +44,10 @@ exec sleep infinity
 """
 SWITCH_SETUP = """
 set -e
-ip link add br0 type bridge
-ip link set br0 up
+for ((i = 0; i < $1; ++i)); do
+  ip link add "br$i" type bridge
+  ip link set "br$i" up
+done
 echo ready
 exec sleep infinity
 """
@@ -85,20 +89,22 @@ def missing() -> str | None:
 
 
 class Cluster:
-    def __init__(self, hosts: int) -> None:
+    def __init__(self, hosts: int, rails: int = 1) -> None:
         self.hosts = hosts
+        self.rails = rails
         self._holders: list[subprocess.Popen[str]] = []
         self._files = tempfile.TemporaryDirectory(prefix="floe-hosts-")
 
     def __enter__(self) -> "Cluster":
         try:
-            switch = self._hold(SWITCH_SETUP, [], ["--net"])
+            switch = self._hold(SWITCH_SETUP, [str(self.rails)], ["--net"])
             for host in range(self.hosts):
                 boot_id = Path(self._files.name, f"boot_id.{host}")
                 boot_id.write_text(f"{uuid.uuid4()}\n")
                 namespaces = ["--net", "--mount", "--uts", "--ipc"]
                 holder = self._hold(HOST_SETUP, [f"floe-host{host}", str(boot_id)], namespaces)
-                self._connect(host, holder, switch)
+                for rail in range(self.rails):
+                    self._connect(host, holder, switch, rail)
         except BaseException:
             self._remove()
             raise
@@ -112,8 +118,8 @@ class Cluster:
     ) -> None:
         self._remove()
 
-    def address(self, host: int) -> str:
-        return f"{NETWORK}.{host + 1}"
+    def address(self, host: int, rail: int = 0) -> str:
+        return f"10.{NETWORK + rail}.0.{host + 1}"
 
     def start(self, host: int, command: Sequence[str], environment: Mapping[str, str]) -> Rank:
         """Starts a command on a host, in the caller's working directory."""
@@ -194,12 +200,12 @@ class Cluster:
             raise ClusterError(f"cannot make namespaces: {holder.stderr.read().strip()}")
         return holder.pid
 
-    def _connect(self, host: int, holder: int, switch: int) -> None:
-        cable = f"p{host}"
-        self._ip(f"link add eth0 netns {holder} type veth peer name {cable} netns {switch}")
-        self._ip(f"link set {cable} master br0 up", inside=switch)
-        self._ip(f"addr add {self.address(host)}/24 dev eth0", inside=holder)
-        self._ip("link set eth0 up", inside=holder)
+    def _connect(self, host: int, holder: int, switch: int, rail: int) -> None:
+        cable, nic = f"p{host}.{rail}", f"eth{rail}"
+        self._ip(f"link add {nic} netns {holder} type veth peer name {cable} netns {switch}")
+        self._ip(f"link set {cable} master br{rail} up", inside=switch)
+        self._ip(f"addr add {self.address(host, rail)}/24 dev {nic}", inside=holder)
+        self._ip(f"link set {nic} up", inside=holder)
 
     def _ip(self, arguments: str, inside: int | None = None) -> None:
         enter = ["nsenter", "-t", str(inside), "-n"] if inside else []

@@ -10,6 +10,7 @@
 #include "base/types.h"
 #include "floe_contender.h"
 #include "peers.h"
+#include "provider_contender.h"
 #include "report.h"
 #include "roofline.h"
 #include "session.h"
@@ -255,6 +256,11 @@ Result<uint64_t> measure_all(const Options& options, Session& session) {
   contenders.push_back(std::make_unique<FloeContender>(session));
   if (options.ordinary)
     contenders.push_back(std::make_unique<FloeContender>(session, FloeContender::Memory::kOrdinary));
+  for (const std::string& provider : options.providers) {
+    auto contender = std::make_unique<ProviderContender>(provider);
+    FLOE_TRY(contender->start());
+    contenders.push_back(std::move(contender));
+  }
   if (options.roofline) contenders.push_back(std::make_unique<Roofline>(session));
   for (const std::string& name : options.peers) {
     auto peer = start_peer(name, options.places, session);

@@ -155,6 +155,10 @@ void add_what(CLI::App& app, Words& words, Options& options) {
                "Counts writing what is sent and reading what came as part of the call");
   app.add_flag("--heap", options.manner.heap, "Buffers of floe_mem_alloc; of MPI_Alloc_mem for MPI peers");
   app.add_flag("--ordinary", options.ordinary, "Measures floe on ordinary buffers, too, block by block");
+  app.add_option(
+         "--provider", options.providers,
+         "Measures, too, floe over these providers of libfabric instead of shared memory, such as shm,tcp")
+      ->delimiter(',');
   app.add_flag(
       "--roofline", options.roofline,
       "Measures, too, how long each rank's share of an all_reduce's reading and writing takes in its own "

@@ -28,17 +28,18 @@ struct Options {
   bool tune = false;
   std::vector<std::string> peers;
   PeerPlaces places;
-  bool ordinary = false;    // beside what is asked for, floe on ordinary buffers
-  bool roofline = false;    // and what memory alone takes
-  uint64_t iterations = 0;  // of a block; 0: as many as `seconds` allow
-  double seconds = 0.5;     // of one line's measurement, for each library
+  bool ordinary = false;               // beside what is asked for, floe on ordinary buffers
+  std::vector<std::string> providers;  // and floe over these of libfabric
+  bool roofline = false;               // and what memory alone takes
+  uint64_t iterations = 0;             // of a block; 0: as many as `seconds` allow
+  double seconds = 0.5;                // of one line's measurement, for each library
 
   Columns columns = Columns::kNccl;
   bool json = false;
   std::string csv;   // "" for none
   std::string plot;  // "" for none
 
-  bool compares() const { return !peers.empty() || ordinary || roofline; }
+  bool compares() const { return !peers.empty() || ordinary || roofline || !providers.empty(); }
 };
 
 // Empty if the program is to end now with `exit_code`: help was asked for, or an argument is wrong.

@@ -221,6 +221,13 @@ FLOE_API floe_status_t floe_comm_abort(floe_comm_t *comm);
  * Threads: any. Blocking: no. Returns FLOE_OK, FLOE_ERR_ARGUMENT, FLOE_ERR_FORKED. */
 FLOE_API floe_status_t floe_comm_set_timeout(floe_comm_t *comm, uint64_t timeout_ms);
 
+/* Sets what float32 sums of floe_all_reduce travel as between hosts, from the next call on: FLOE_FLOAT32, or
+ * FLOE_BFLOAT16, which halves the bytes (see "Numbers"). Its first value is FLOE_WIRE_DTYPE's, or that of the
+ * communicator it was split from. Not collective, but all ranks set the same before the same calls, which
+ * else end with FLOE_ERR_MISMATCH. Threads: any. Blocking: no. Returns FLOE_OK, FLOE_ERR_ARGUMENT (another
+ * type), FLOE_ERR_FORKED. */
+FLOE_API floe_status_t floe_comm_set_wire_type(floe_comm_t *comm, floe_type_t type);
+
 /* For `color` of floe_comm_split: this rank gets no communicator. */
 #define FLOE_UNDEFINED INT32_MIN
 
@@ -391,7 +398,14 @@ FLOE_API floe_status_t floe_set_log_callback(void (*fn)(void *user, uint32_t lev
  * calls of the same kind, type and sizes that ranks make in different order can't be told apart.
  * Numbers: 16- and 8-bit floats are combined in a float32 accumulator over all ranks in rank order and
  * rounded once, to nearest even; all ranks get the same bits, in every run. Beyond the largest number
- * float8 rounds as PyTorch converts: E4M3 to the largest, 448, and E5M2 to infinity. */
+ * float8 rounds as PyTorch converts: E4M3 to the largest, 448, and E5M2 to infinity.
+ *
+ * FLOE_WIRE_DTYPE=bf16 or floe_comm_set_wire_type: sum, avg and premul-sum of float32 in floe_all_reduce, of
+ * more than 16 KiB / (size - 1), travel between hosts as bfloat16. Sums are still float32: an element is
+ * rounded to nearest even when it leaves its host, and the sum once more. All ranks get the same bits. With S
+ * the exact result and A the sum of the magnitudes of what is added, the error is at most 2^-8 |S| + 1.01 *
+ * 2^-8 A, less than A / 127, up to 64 ranks (for avg, after division); results from 2^128 - 2^119 on are
+ * infinite. */
 
 /* Combines `count` elements of every rank's `send` into every rank's `recv`. In place: send is recv or
  * FLOE_IN_PLACE. */

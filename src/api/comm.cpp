@@ -159,6 +159,17 @@ floe_status_t floe_comm_set_timeout(floe_comm_t* comm, uint64_t timeout_ms) {
   });
 }
 
+floe_status_t floe_comm_set_wire_type(floe_comm_t* comm, floe_type_t type) {
+  return entry([&]() -> Status {
+    FLOE_TRY(check_handle(comm, "comm"));
+    if (type != FLOE_FLOAT32 && type != FLOE_BFLOAT16)
+      return error(FLOE_ERR_ARGUMENT, "type is {}: use {} (float32) or {} (bfloat16)", static_cast<int>(type),
+                   static_cast<int>(FLOE_FLOAT32), static_cast<int>(FLOE_BFLOAT16));
+    comm->comm->set_wire_type(type);
+    return {};
+  });
+}
+
 floe_status_t floe_comm_info(const floe_comm_t* comm, floe_comm_info_t* info) {
   return entry([&]() -> Status {
     FLOE_TRY(check_handle(comm, "comm"));

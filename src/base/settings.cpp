@@ -26,6 +26,8 @@ constexpr std::array kTable = {
                 "Network interfaces of a rank that share its data; the same on all ranks."},
     SettingInfo{"FLOE_FABRIC_MR", "auto, always", "auto",
                 "Memory registration; always: with providers, too, that need none, to test it."},
+    SettingInfo{"FLOE_WIRE_DTYPE", "fp32, bf16", "fp32",
+                "What sums of float32 of all_reduce travel as between hosts; bf16: half the bytes."},
     SettingInfo{"FLOE_ISA", "an instruction set that floe-bench --kernel lists", "",
                 "Caps the reduction kernels; empty: the best of this machine."},
     SettingInfo{"FLOE_COST_MODEL", "name=ns,name=ns,... as floe-bench --tune prints them", "",
@@ -191,6 +193,9 @@ Result<Settings> Settings::from_environment() {
 
   FLOE_TRY(read_fabric(&s));
   s.isa = value_of("FLOE_ISA");
+  const std::string wire = value_of("FLOE_WIRE_DTYPE");
+  if (wire != "fp32" && wire != "bf16") return wrong("FLOE_WIRE_DTYPE", wire);
+  s.wire_type = wire == "bf16" ? FLOE_BFLOAT16 : FLOE_FLOAT32;
   s.cost_model = value_of("FLOE_COST_MODEL");
 
   const std::string workers = value_of("FLOE_WORKERS");

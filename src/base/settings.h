@@ -44,6 +44,7 @@ struct Settings {
   std::string interface;                  // FLOE_IFNAME, "" = choose
   uint32_t rails = 1;                     // FLOE_RAILS
   bool always_registers = false;          // FLOE_FABRIC_MR
+  floe_type_t wire_type = FLOE_FLOAT32;   // FLOE_WIRE_DTYPE
   std::string isa;                        // FLOE_ISA, "" = best
   std::string cost_model;                 // FLOE_COST_MODEL, "" = what was measured: shm/cost_model.h
   uint32_t workers = 0;                   // FLOE_WORKERS

@@ -44,6 +44,18 @@ Schedule direct_all_reduce(uint32_t ranks, uint32_t rank, Elements data);
 
 // The cheaper of the two.
 Schedule all_reduce(uint32_t ranks, uint32_t rank, Elements data);
+bool takes_one_crossing(uint32_t ranks, Elements data);  // which one that is
+
+// The same of float32 that travels as bfloat16 to and from the ranks that are `apart` (by rank, and mutual),
+// in chunks: while one is on its way the next is rounded. What is rounded is what a rank gives to an owner
+// that is apart, and each sum, once; sums are float32, in rank order, and all ranks end with the same bits.
+//
+// Error. With u = 2^-8, half the distance of two bfloat16 by their size, x the ranks' elements, S their sum
+// and A the sum of their sizes: contributions x(1 + d), |d| <= u, add in float32 to s, |s - S| <= uA + g(1 +
+// u)A with g = (n-1) 2^-24, and the result is s(1 + d). So |result - S| <= u |S| + (1 + u)(u + g(1 + u)) A,
+// less than A/127 up to 64 ranks; besides, 2^-134 for each rank where numbers are subnormal. 2^128 - 2^119
+// and more is infinity. 2 alpha + (n-1)/n * bytes * (beta + gamma).
+Schedule narrow_all_reduce(uint32_t ranks, uint32_t rank, Elements data, const std::vector<bool>& apart);
 
 // Direct reduce-scatter, then each owner sends its part to the root.
 // 2 alpha + (n-1)/n * bytes * (2 beta + gamma) at the root.

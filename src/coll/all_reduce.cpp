@@ -43,12 +43,16 @@ Schedule direct_all_reduce(uint32_t ranks, uint32_t rank, Elements data) {
   return s;
 }
 
-Schedule all_reduce(uint32_t ranks, uint32_t rank, Elements data) {
+bool takes_one_crossing(uint32_t ranks, Elements data) {
   // The exchange saves one crossing and pays (n - 2) times the bytes: worth it while they cost less than a
   // crossing, some tens of KiB on any link.
   constexpr uint64_t kExchangeBytes = 16 << 10;
-  const bool small = data.bytes() * (ranks - 1) <= kExchangeBytes;
-  return small ? exchange_all_reduce(ranks, rank, data) : direct_all_reduce(ranks, rank, data);
+  return data.bytes() * (ranks - 1) <= kExchangeBytes;
+}
+
+Schedule all_reduce(uint32_t ranks, uint32_t rank, Elements data) {
+  return takes_one_crossing(ranks, data) ? exchange_all_reduce(ranks, rank, data)
+                                         : direct_all_reduce(ranks, rank, data);
 }
 
 }  // namespace floe

@@ -19,8 +19,8 @@ constexpr std::array<NumberField, 6> kNumbers = {{{"version", UINT32_MAX},
                                                   {"nonce", UINT64_MAX},
                                                   {"pid", INT32_MAX},
                                                   {"engine", UINT64_MAX}}};
-constexpr std::array<std::string_view, 10> kTexts = {"host",     "hostname", "socket", "token",  "shm",
-                                                     "provider", "cpus",     "costs",  "secret", "controls"};
+constexpr std::array<std::string_view, 11> kTexts = {
+    "host", "hostname", "socket", "token", "shm", "provider", "cpus", "costs", "secret", "controls", "wire"};
 
 // Takes the fields of one flat object as the parser meets them. There is no json object: its destructor
 // allocates, and ends the process where there is no memory.
@@ -84,7 +84,7 @@ std::string Card::encode() const {
   const std::array<uint64_t, kNumbers.size()> numbers = {
       version, size, key, nonce, static_cast<uint64_t>(pid), engine};
   const std::array<const std::string*, kTexts.size()> texts = {
-      &host, &hostname, &socket, &token, &shm, &provider, &cpus, &costs, &secret, &controls};
+      &host, &hostname, &socket, &token, &shm, &provider, &cpus, &costs, &secret, &controls, &wire};
   std::string object;
   for (size_t i = 0; i < numbers.size(); ++i)
     object += fmt::format("{}\"{}\":{}", i == 0 ? '{' : ',', kNumbers[i].name, numbers[i]);
@@ -111,7 +111,8 @@ Result<Card> Card::decode(const std::string& text, uint32_t rank) {
               std::move(r.texts[7]),
               r.numbers[5],
               std::move(r.texts[8]),
-              std::move(r.texts[9])};
+              std::move(r.texts[9]),
+              std::move(r.texts[10])};
 }
 
 }  // namespace floe

@@ -25,6 +25,7 @@ struct Card {
   uint64_t engine = 0;        // identifies this rank's context
   std::string secret;         // "set" or "not set"
   std::string controls;       // ids of the control connections that it has: see ControlWireUp
+  std::string wire;           // FLOE_WIRE_DTYPE, which all ranks must share
 
   std::string who(uint32_t rank) const {
     return fmt::format("rank {} (host {}, pid {})", rank, hostname, pid);

@@ -16,6 +16,7 @@ Result<std::unique_ptr<Communicator>> Communicator::connect(const std::shared_pt
   if (group.ok()) {
     // From here on the destructor leaves the group properly, whatever fails.
     comm.reset(new Communicator(engine, std::move(*group)));
+    comm->set_wire_type(engine->settings().wire_type);
     {
       const std::lock_guard guard(engine->lock());
       engine->add(comm->group_);
@@ -101,6 +102,18 @@ void Communicator::set_timeout(uint64_t ms) {
   group_.set_timeout(ms);
 }
 
+void Communicator::hand_down_to(Communicator& child) const {
+  child.set_timeout(timeout_ms());
+  child.set_wire_type(wire_type());
+}
+
+std::vector<bool> Communicator::apart() const {
+  const FabricTransport* const fabric = engine_->fabric_if_open();
+  std::vector<bool> result;
+  for (const Member& member : group_.members()) result.push_back(fabric && member.route.transport == fabric);
+  return result;
+}
+
 void Communicator::abort() {
   const std::lock_guard guard(engine_->lock());
   group_.fail(error(FLOE_ERR_ABORTED, "{} called floe_comm_abort", group_.members()[rank()].who), rank());
@@ -179,7 +192,7 @@ Communicator::Started Communicator::scheduled(const Descriptor& descriptor, Oper
 
 Communicator::Started Communicator::all_reduce(const void* send, void* recv, uint64_t count, floe_type_t type,
                                                Operator op, bool wait) {
-  const Descriptor descriptor = collective(Kind::kAllReduce, count, type, op.op);
+  Descriptor descriptor = collective(Kind::kAllReduce, count, type, op.op);
   if (on_memory(op)) {
     if (const auto run = group_.direct()->small_reduce(count, type, op.op); wait && run) {
       const std::lock_guard guard(engine_->lock());
@@ -187,7 +200,15 @@ Communicator::Started Communicator::all_reduce(const void* send, void* recv, uin
     }
     return on_memory(descriptor, pattern::kAllReduce, send, recv, wait);
   }
-  return scheduled(descriptor, op, floe::all_reduce(size(), rank(), {count, type_size(type)}), send, recv);
+  const Elements data{count, type_size(type)};
+  const bool sums = op.op == FLOE_SUM || op.op == FLOE_AVG || op.op == kPremulSum;
+  // What takes one crossing has nothing to gain from fewer bytes, and stays exact.
+  const bool narrow =
+      wire_type() == FLOE_BFLOAT16 && type == FLOE_FLOAT32 && sums && !takes_one_crossing(size(), data);
+  if (!narrow || direct())
+    return scheduled(descriptor, op, floe::all_reduce(size(), rank(), data), send, recv);
+  descriptor.root = FLOE_BFLOAT16;  // ranks that set another type are told so
+  return scheduled(descriptor, op, narrow_all_reduce(size(), rank(), data, apart()), send, recv);
 }
 
 bool Communicator::repeat_all_reduce(const void* send, void* recv, uint64_t count, floe_type_t type,

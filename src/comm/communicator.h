@@ -2,6 +2,7 @@
 // by api/.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -34,6 +35,10 @@ class Communicator {
   bool direct() const { return group_.direct() != nullptr; }
   uint64_t timeout_ms() const { return group_.timeout_ms(); }
   void set_timeout(uint64_t ms);
+  // What float32 sums of all_reduce travel as between hosts: FLOE_FLOAT32 or FLOE_BFLOAT16.
+  floe_type_t wire_type() const { return wire_type_.load(std::memory_order_relaxed); }
+  // Relaxed: a collective and this are not called at the same time, or either may come first.
+  void set_wire_type(floe_type_t type) { wire_type_.store(type, std::memory_order_relaxed); }
   OpTable& ops() { return ops_; }
 
   struct Statistics {
@@ -113,6 +118,9 @@ class Communicator {
   Result<std::unique_ptr<Communicator>> shrink_across_hosts(Deadline deadline);
   void say_farewell();  // to ranks that shrink; lock held
   Status gather_blocks(const void* mine, void* all, uint64_t bytes, Deadline deadline);
+  void hand_down_to(Communicator& child) const;  // what callers have set
+  // By rank: whether data goes there by fabric, as it comes back.
+  std::vector<bool> apart() const;
   Started start(std::shared_ptr<Collective> collective);
   // Whether a reduction may run on shared memory, whose slots have no room for factors.
   bool on_memory(Operator op) const { return direct() && op.op != kPremulSum; }
@@ -126,6 +134,7 @@ class Communicator {
   std::shared_ptr<Engine> engine_;
   Group group_;
   OpTable ops_;
+  std::atomic<floe_type_t> wire_type_{FLOE_FLOAT32};
   // Under the engine's lock:
   Statistics statistics_;
   struct Last {  // all_reduce that repeat_all_reduce() may repeat

@@ -234,8 +234,7 @@ Status Survivors::verdict() {
 }  // namespace
 
 Result<std::unique_ptr<Communicator>> Communicator::shrink() {
-  const uint64_t timeout = timeout_ms();
-  const Deadline deadline = Deadline::in_ms(timeout);
+  const Deadline deadline = Deadline::in_ms(timeout_ms());
   const auto& members = group_.members();
   const auto in_words = [&](const Status& status) {
     return status.in(fmt::format("floe_comm_shrink of '{}' on rank {} of {}", group_.name(), rank(), size()));
@@ -246,12 +245,12 @@ Result<std::unique_ptr<Communicator>> Communicator::shrink() {
 
   WireUpConfig config;
   config.name = group_.name();
-  config.timeout_ms = timeout;
+  config.timeout_ms = timeout_ms();
   if (size() == 1) return connect(engine_, config, nullptr);
   if (spans_hosts()) {
     auto made = shrink_across_hosts(deadline);
     if (!made.ok()) return in_words(made.status());
-    (*made)->set_timeout(timeout);
+    hand_down_to(**made);
     return made;
   }
   Survivors survivors(members, rank(), deadline);
@@ -264,7 +263,7 @@ Result<std::unique_ptr<Communicator>> Communicator::shrink() {
     config.timeout_ms = static_cast<uint64_t>(std::max<int64_t>(deadline.left().count(), 1));
     auto made = connect(engine_, config, &survivors);
     if (made.ok()) {
-      (*made)->set_timeout(timeout);
+      hand_down_to(**made);
       return made;
     }
     const Status verdict = survivors.verdict();

@@ -116,8 +116,7 @@ Result<std::vector<std::string>> Communicator::everyones(const std::string& mine
 }
 
 Result<std::unique_ptr<Communicator>> Communicator::split(int32_t color, int32_t key) {
-  const uint64_t timeout = timeout_ms();
-  const Deadline deadline = Deadline::in_ms(timeout);
+  const Deadline deadline = Deadline::in_ms(timeout_ms());
   const std::string what =
       fmt::format("floe_comm_split of '{}' on rank {} of {}", group_.name(), rank(), size());
   const Choice mine{color, key};
@@ -143,7 +142,7 @@ Result<std::unique_ptr<Communicator>> Communicator::split(int32_t color, int32_t
   const Status in_step = exchange.finish();
   if (!child.ok()) return child.status().in(what);
   if (!in_step.ok()) return in_step.in(what);
-  if (*child) (*child)->set_timeout(timeout);
+  if (*child) hand_down_to(**child);
   return child;
 }
 

@@ -64,7 +64,8 @@ Status WireUp::exchange_cards(std::vector<Card>* cards) {
             model_->text(),
             engine_.id(),
             engine_.settings().secret.empty() ? "not set" : "set",
-            control_.ids()};
+            control_.ids(),
+            engine_.settings().wire_type == FLOE_BFLOAT16 ? "bf16" : "fp32"};
   const auto texts = exchange_->all(Phase::kCard, mine.encode(), deadline_);
   if (!texts.ok()) return texts.status();
   for (uint32_t rank = 0; rank < config_.size; ++rank) {
@@ -79,6 +80,7 @@ Status WireUp::exchange_cards(std::vector<Card>* cards) {
     if (card->shm != mine.shm) return differs("FLOE_SHM", card->shm, mine.shm);
     if (card->provider != mine.provider) return differs("FLOE_PROVIDER", card->provider, mine.provider);
     if (card->costs != mine.costs) return differs("cost model (FLOE_COST_MODEL)", card->costs, mine.costs);
+    if (card->wire != mine.wire) return differs("FLOE_WIRE_DTYPE", card->wire, mine.wire);
     if (card->secret != mine.secret) return differs("FLOE_SECRET", card->secret, mine.secret);
     cards->push_back(std::move(*card));
   }

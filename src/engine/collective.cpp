@@ -1,20 +1,15 @@
 #include "engine/collective.h"
 
-#include <cstring>
-
-#include "base/types.h"
-#include "reduce/reduce.h"
-
 namespace floe {
 
 ScheduledCollective::ScheduledCollective(const Descriptor& descriptor, Schedule schedule, const void* send,
                                          void* recv, uint32_t ranks, DirectPath* direct)
     : Collective(descriptor),
       schedule_(std::move(schedule)),
-      send_(static_cast<std::byte*>(const_cast<void*>(send))),  // only ever read
-      recv_(static_cast<std::byte*>(recv)),
-      ranks_(ranks),
       scratch_(std::make_unique_for_overwrite<std::byte[]>(schedule_.scratch_bytes())),
+      buffers_{static_cast<std::byte*>(const_cast<void*>(send)),  // only ever read
+               static_cast<std::byte*>(recv), scratch_.get()},
+      arithmetic_{descriptor.type, descriptor.op, ranks, {}},
       direct_(direct),
       hash_(hash(descriptor)) {
   const auto& steps = schedule_.steps();
@@ -32,16 +27,7 @@ ScheduledCollective::ScheduledCollective(const Descriptor& descriptor, Schedule 
 void ScheduledCollective::set_factor(uint64_t at, uint32_t rank, double factor) {
   auto* const factors = reinterpret_cast<double*>(scratch_.get() + at);  // at a multiple of 64
   factors[rank] = factor;
-  factors_ = {factors, ranks_};
-}
-
-std::byte* ScheduledCollective::at(const Range& range) const {
-  switch (range.buffer) {
-    case Buffer::kSend: return send_ + range.offset;
-    case Buffer::kRecv: return recv_ + range.offset;
-    case Buffer::kScratch: return scratch_.get() + range.offset;
-  }
-  return nullptr;
+  arithmetic_.factors = {factors, arithmetic_.ranks};
 }
 
 Poll ScheduledCollective::step(Messenger& messenger) {
@@ -75,12 +61,12 @@ Poll ScheduledCollective::agree() {
 void ScheduledCollective::start(StepId id, Messenger& messenger) {
   const Step& step = schedule_.steps()[id];
   if (step.kind == Step::Kind::kReduce || step.kind == Step::Kind::kCopy) {
-    run_local(step);
+    run_local(step, buffers_, arithmetic_);
     end(id);
     return;
   }
   Transfer& transfer = transfers_[id];
-  transfer.data = at(step.range);
+  transfer.data = at(buffers_, step.range);
   transfer.bytes = step.range.bytes;
   transfer.peer = step.peer;
   transfer.tag = sequence() << 16 | step.tag;
@@ -91,21 +77,6 @@ void ScheduledCollective::start(StepId id, Messenger& messenger) {
     messenger.send(transfer);
   else
     messenger.receive(transfer);
-}
-
-void ScheduledCollective::run_local(const Step& step) {
-  if (step.range.bytes == 0) return;
-  std::byte* const to = at(step.range);
-  if (step.kind == Step::Kind::kCopy) {
-    const std::byte* const from = at(step.sources[0]);
-    if (from != to) std::memmove(to, from, step.range.bytes);
-    return;
-  }
-  std::vector<const void*> sources;
-  for (const Range& range : step.sources) sources.push_back(at(range));
-  void* const destination[] = {to};
-  reduce(destination, sources, elements(step.range.bytes, descriptor().type), descriptor().type,
-         descriptor().op, ranks_, factors_);
 }
 
 void ScheduledCollective::on_transfer(Transfer& transfer) {

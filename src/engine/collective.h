@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "engine/local_step.h"
 #include "engine/messenger.h"
 #include "engine/operation.h"
 #include "engine/schedule.h"
@@ -57,15 +58,11 @@ class ScheduledCollective final : public Collective, private TransferOwner {
   Poll agree();
   void start(StepId id, Messenger& messenger);
   void end(StepId id);
-  void run_local(const Step& step);
-  std::byte* at(const Range& range) const;
 
   Schedule schedule_;
-  std::byte* send_;
-  std::byte* recv_;
-  uint32_t ranks_;
   std::unique_ptr<std::byte[]> scratch_;
-  std::span<const double> factors_;        // in scratch_, by rank; empty but of kPremulSum
+  Buffers buffers_;
+  Arithmetic arithmetic_;                  // its factors are in scratch_
   std::vector<Transfer> transfers_;        // by step
   std::vector<uint32_t> missing_;          // by step: how many of its needs have not ended
   std::vector<std::vector<StepId>> then_;  // by step: who needs it

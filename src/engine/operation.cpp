@@ -37,6 +37,8 @@ std::string arguments(const Descriptor& d) {
   else if (!is_v_form(d.kind))
     text += fmt::format(" x {}", d.count);
   if (has_op(kind)) text += fmt::format(", {}", op_name(d.op));
+  if (kind == Kind::kAllReduce && d.root != 0)
+    text += fmt::format(", {} between hosts", type_name(static_cast<int>(d.root)));
   if (has_root(kind)) text += fmt::format(", root {}", d.root);
   return text + ")";
 }

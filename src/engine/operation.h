@@ -40,6 +40,8 @@ enum class Kind : uint8_t {
 // a block between them alone, so that messages may turn out to have the wrong size.
 bool is_v_form(uint8_t kind);
 
+// What all_reduce's says in `root`: the type in which data travels between hosts, 0 for its own.
+
 // "all_reduce (bfloat16 x 1048576, sum)".
 std::string describe(const Descriptor& descriptor);
 // Equal on ranks that agree. Enough bits to tell real mistakes apart; never zero.

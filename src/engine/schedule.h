@@ -12,11 +12,13 @@ using StepId = uint32_t;
 
 enum class Buffer : uint8_t { kSend, kRecv, kScratch };
 
-// Bytes [offset, offset + bytes) of a buffer.
+// Bytes [offset, offset + bytes) of a buffer. `narrow`: of a collective of float32, elements are kept as
+// bfloat16 there; a copy, or a sum, from or to such a range converts.
 struct Range {
   Buffer buffer = Buffer::kSend;
   uint64_t offset = 0;
   uint64_t bytes = 0;
+  bool narrow = false;
 };
 
 struct Step {

@@ -42,6 +42,13 @@ struct KernelSet {
 
 using KernelTable = std::array<std::array<KernelSet, kOps>, kTypes>;  // [type][op]
 
+// Between float32 and bfloat16, whose bits depend on no rounding mode.
+struct Conversions {
+  void (*narrow)(void* to, const void* from, uint64_t count);
+  void (*widen)(void* to, const void* from, uint64_t count);
+};
+Conversions conversions(int64_t target);
+
 void add_float_kernels(int64_t target, KernelTable& table);
 void add_float8_kernels(int64_t target, KernelTable& table);
 void add_half_kernels(int64_t target, KernelTable& table);

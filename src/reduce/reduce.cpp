@@ -47,12 +47,14 @@ class Dispatch {
   std::span<const std::string> names() const { return names_; }
   const std::string& name() const { return current()->name; }
   const KernelSet& kernels(int type, int op) const { return current()->table[type][op]; }
+  const Conversions& conversions() const { return current()->conversions; }
   // Relaxed, as in current(): the sets are complete before anybody has this object.
   void use(size_t index) { current_.store(&sets_[index], std::memory_order_relaxed); }
 
  private:
   struct InstructionSet {
     std::string name;
+    Conversions conversions;
     KernelTable table;
   };
 
@@ -60,7 +62,8 @@ class Dispatch {
 
   void add(std::string name, int64_t target, bool native_bf16) {
     names_.push_back(name);
-    KernelTable& table = sets_.emplace_back(InstructionSet{std::move(name), {}}).table;
+    KernelTable& table =
+        sets_.emplace_back(InstructionSet{std::move(name), floe::conversions(target), {}}).table;
     add_float_kernels(target, table);
     add_float8_kernels(target, table);
     add_half_kernels(target, table);
@@ -175,6 +178,14 @@ FixedReduction::FixedReduction(uint64_t count, int type, int op, uint32_t source
 void FixedReduction::operator()(void* destination, const void* const* sources) const {
   const FloatEnvironment environment;
   kernel_({sources, sources_, {destination, destination}, 0, count_, sources_, nullptr});
+}
+
+void narrow(void* bfloat16, const void* float32, uint64_t count) {
+  dispatch().conversions().narrow(bfloat16, float32, count);
+}
+
+void widen(void* float32, const void* bfloat16, uint64_t count) {
+  dispatch().conversions().widen(float32, bfloat16, count);
 }
 
 Status set_isa(std::string_view name) {

@@ -50,6 +50,19 @@ class FixedReduction {
   uint64_t count_;
   uint32_t sources_;
 };
+// float32 to bfloat16, to nearest even, subnormals kept, a NaN to the one quiet, positive NaN; and back,
+// exactly. Aligned to a byte only; no overlap.
+void narrow(void* bfloat16, const void* float32, uint64_t count);
+void widen(void* float32, const void* bfloat16, uint64_t count);
+
+// reduce() of float32 elements, some of whose sources are stored as bfloat16, as the result may be: still
+// float32 sums in the order of the sources; the result is rounded once if it is narrow. sum, avg, premul-sum.
+struct Source {
+  const void* data = nullptr;
+  bool narrow = false;  // bfloat16
+};
+void reduce_mixed(void* dst, bool narrow_dst, std::span<const Source> srcs, uint64_t count, int op,
+                  uint32_t divisor, std::span<const double> factors = {});
 
 // The value of one element, of any alignment, of a floating-point type; exact.
 double float_value(int type, const void* element);

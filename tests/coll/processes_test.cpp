@@ -198,14 +198,15 @@ TEST(MixedDeath, IsNamedByAllWithinASecond) {
 }
 
 // Ranks that expect different times would choose different protocols, and wait for ever.
-TEST(Environment, CostModelsThatDifferAreAnErrorOnAllRanks) {
-  Processes(2, [](uint32_t rank) {
-    if (rank == 1) setenv("FLOE_COST_MODEL", "flag=77", 1);
-    Member me(5000);
-    EXPECT_EQ(FLOE_ERR_MISMATCH, me.status()) << floe_last_error();
-    for (const char* words : {"FLOE_COST_MODEL", "flag=77", "the same on all ranks"})
-      EXPECT_NE(std::string::npos, std::string(floe_last_error()).find(words)) << floe_last_error();
-  }).expect_success();
+TEST(Environment, WhatDiffersIsAnErrorOnAllRanks) {
+  for (const auto& [name, value] : {std::pair("FLOE_COST_MODEL", "flag=77"), {"FLOE_WIRE_DTYPE", "bf16"}})
+    Processes(2, [name = name, value = value](uint32_t rank) {
+      if (rank == 1) setenv(name, value, 1);
+      Member me(5000);
+      EXPECT_EQ(FLOE_ERR_MISMATCH, me.status()) << floe_last_error();
+      for (const char* words : {name, value, "the same on all ranks"})
+        EXPECT_NE(std::string::npos, std::string(floe_last_error()).find(words)) << floe_last_error();
+    }).expect_success();
 }
 
 struct WrongEnvironment {
@@ -241,6 +242,7 @@ INSTANTIATE_TEST_SUITE_P(
         WrongEnvironment{"SizeIsHuge", {{"WORLD_SIZE", "99999999999999999999"}}, "WORLD_SIZE"},
         WrongEnvironment{"PortIsText", {{"WORLD_SIZE", "2"}, {"MASTER_PORT", "http"}}, "MASTER_PORT"},
         WrongEnvironment{"ShmIsMaybe", {{"FLOE_SHM", "maybe"}}, "on, off"},
+        WrongEnvironment{"WireTypeIsNone", {{"FLOE_WIRE_DTYPE", "fp8"}}, "fp32, bf16"},
         WrongEnvironment{"IsaIsUnknown", {{"FLOE_ISA", "mmx"}}, "FLOE_ISA"},
         WrongEnvironment{"CostIsNoNumber", {{"FLOE_COST_MODEL", "small=fast"}}, "return_line_kib"},
         WrongEnvironment{"TimeoutIsZero", {{"FLOE_TIMEOUT_MS", "0"}}, "FLOE_TIMEOUT_MS"}),

@@ -82,6 +82,7 @@ const std::map<std::string, Call>& calls() {
       {"floe_comm_destroy", [](auto& h) { return floe_comm_destroy(h.comm); }},
       {"floe_comm_info", [](auto& h) { return floe_comm_info(h.comm, &info); }},
       {"floe_comm_set_timeout", [](auto& h) { return floe_comm_set_timeout(h.comm, 1); }},
+      {"floe_comm_set_wire_type", [](auto& h) { return floe_comm_set_wire_type(h.comm, kType); }},
       {"floe_comm_shrink", [](auto& h) { return floe_comm_shrink(h.comm, &comm); }},
       {"floe_comm_split", [](auto& h) { return floe_comm_split(h.comm, 0, 0, &comm); }},
       {"floe_comm_statistics", [](auto& h) { return floe_comm_statistics(h.comm, &statistics); }},

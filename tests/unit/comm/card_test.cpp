@@ -9,8 +9,8 @@ namespace {
 using testing::HasSubstr;
 
 Card some_card() {
-  return {1,       4,    UINT64_MAX, 7,     "host id",  "node-1", INT32_MAX, "socket",
-          "token", "on", "tcp",      "0-3", "near far", 9,        "set",     "1f"};
+  return {1,    4,     UINT64_MAX, 7,          "host id", "node-1", INT32_MAX, "socket", "token",
+          "on", "tcp", "0-3",      "near far", 9,         "set",    "1f",      "bf16"};
 }
 
 TEST(Card, SurvivesTheWay) {

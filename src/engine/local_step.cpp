@@ -1,0 +1,44 @@
+#include "engine/local_step.h"
+
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
+#include "base/types.h"
+#include "reduce/reduce.h"
+
+namespace floe {
+namespace {
+
+void copy(const Range& to, const Range& from, const Buffers& buffers) {
+  std::byte* const target = at(buffers, to);
+  const std::byte* const source = at(buffers, from);
+  if (to.narrow && !from.narrow)
+    narrow(target, source, to.bytes / sizeof(uint16_t));
+  else if (from.narrow && !to.narrow)
+    widen(target, source, to.bytes / sizeof(float));
+  else if (target != source)
+    std::memmove(target, source, to.bytes);
+}
+
+}  // namespace
+
+void run_local(const Step& step, const Buffers& buffers, const Arithmetic& a) {
+  if (step.range.bytes == 0) return;
+  if (step.kind == Step::Kind::kCopy) return copy(step.range, step.sources[0], buffers);
+  const auto is_narrow = [](const Range& range) { return range.narrow; };
+  if (is_narrow(step.range) || std::any_of(step.sources.begin(), step.sources.end(), is_narrow)) {
+    std::vector<Source> sources;
+    for (const Range& range : step.sources) sources.push_back({at(buffers, range), range.narrow});
+    const uint64_t element = step.range.narrow ? sizeof(uint16_t) : sizeof(float);
+    reduce_mixed(at(buffers, step.range), step.range.narrow, sources, step.range.bytes / element, a.op,
+                 a.ranks, a.factors);
+    return;
+  }
+  std::vector<const void*> sources;
+  for (const Range& range : step.sources) sources.push_back(at(buffers, range));
+  void* const destination[] = {at(buffers, step.range)};
+  reduce(destination, sources, step.range.bytes / type_size(a.type), a.type, a.op, a.ranks, a.factors);
+}
+
+}  // namespace floe

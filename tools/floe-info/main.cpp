@@ -9,6 +9,10 @@
 #include <vector>
 
 #include "base/settings.h"
+#include "findings.h"
+#include "host_limits.h"
+#include "network.h"
+#include "pairs.h"
 #include "reduce/reduce.h"
 #include "shm/cost_model.h"
 #include "shm/explain.h"
@@ -78,6 +82,34 @@ void print_protocols(const std::vector<uint32_t>& ranks) {
   }
 }
 
+// Rank 0, or a process without a launcher, says all; another rank what is not good, under its name.
+void print_findings(const info::Findings& findings, const info::Job& job) {
+  const uint32_t rank = job.launch ? job.launch->rank : 0;
+  const std::string prefix = rank == 0 ? "  " : fmt::format("rank {} ", rank);
+  for (const info::Finding& finding : findings.list()) {
+    const bool good = finding.verdict == info::Verdict::kGood;
+    if (rank != 0 && good) continue;
+    const std::string_view verdict = good ? "ok" : finding.verdict == info::Verdict::kNote ? "note" : "WRONG";
+    fmt::print("{}{:<5}  {:<13}  {}\n", prefix, verdict, finding.topic, finding.text);
+    if (!finding.advice.empty()) fmt::print("{}{:<5}  {:<13}  -> {}\n", prefix, "", "", finding.advice);
+  }
+  std::fflush(stdout);
+}
+
+// Whether everything will work.
+bool check(const Settings& settings, double seconds) {
+  const info::Job job = info::job_of(settings);
+  info::Findings findings;
+  info::check_limits(findings, job.local_ranks, settings.shm, settings.provider);
+  const auto used = info::check_network(findings, settings, job);
+  if (job.launch && job.launch->size > 1)
+    info::check_pairs(findings, job, used, seconds);
+  else
+    findings.good("ranks", "no launcher: start this with torchrun, mpirun or srun to measure between them");
+  print_findings(findings, job);
+  return findings.all_works();
+}
+
 // Whether the environment's values are valid, as a context would find them.
 bool check_settings() {
   auto settings = Settings::from_environment();
@@ -92,15 +124,26 @@ bool check_settings() {
 
 int main(int argc, char** argv) try {
   CLI::App app("Shows what floe finds on this machine and how it is set up.");
-  bool only_settings = false;
+  bool only_settings = false, only_check = false;
+  double seconds = 2;
   std::vector<uint32_t> ranks;
   app.add_flag("--settings", only_settings, "Only the settings: name, value, meaning");
   app.add_option("--ranks", ranks,
                  "Numbers of ranks for which protocols are shown; default 2, 4, 8, ..., all CPUs")
       ->delimiter(',')
       ->check(CLI::Range(2, 1024));
+  app.add_flag(
+      "--check", only_check,
+      "Names, routes, interfaces, ports, providers and limits: what to change, and a failure if something "
+      "will not work. Under a launcher also the time and speed between each pair of ranks");
+  app.add_option("--seconds", seconds, "How long --check measures between ranks")
+      ->check(CLI::Range(0.1, 600.0));
   CLI11_PARSE(app, argc, argv);
 
+  if (only_check) {
+    if (!floe::check_settings()) return 1;
+    return floe::check(*floe::Settings::from_environment(), seconds) ? 0 : 1;
+  }
   bool good = true;
   if (!only_settings) {
     good = floe::print_machine();

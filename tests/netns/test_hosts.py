@@ -1,4 +1,4 @@
-"""Two hosts, one rank on each: all that passes between them goes through libfabric."""
+"""Hosts with one rank each: all that passes between them goes through libfabric."""
 
 import json
 import os
@@ -13,13 +13,11 @@ from cluster import Cluster, Finished, missing
 ROOT = Path(__file__).parents[2]
 PROGRAM = ROOT / os.environ.get("BUILD_DIR", "build") / "examples" / "c" / "all_reduce"
 TRAINER = [sys.executable, str(ROOT / "examples" / "bf16_ddp" / "train.py"), "--backend", "floe"]
-STEPS = 15
 
 reason = missing()
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(reason is not None, reason=str(reason)),
-    pytest.mark.parametrize("hosts", [2], indirect=True),
 ]
 
 
@@ -29,6 +27,7 @@ def all_ranks_succeeded(finished: list[Finished]) -> bool:
     return all(one.returncode == 0 for one in finished)
 
 
+@pytest.mark.parametrize("hosts", [2], indirect=True)
 def test_c_program_reduces_across_hosts(hosts: Cluster) -> None:
     finished = hosts.launch([str(PROGRAM)], seconds=60)
     assert all_ranks_succeeded(finished)
@@ -36,22 +35,30 @@ def test_c_program_reduces_across_hosts(hosts: Cluster) -> None:
         assert f"rank {one.rank} of 2: 1 + ... + 2 = 3\n" in one.stdout
 
 
-@pytest.mark.parametrize("grad_dtype", ["fp32", "bf16"])
-def test_trainer_gets_the_same_bits_on_two_hosts_as_on_one(
-    hosts: Cluster, tmp_path: Path, grad_dtype: str
+# The same bits, so the same loss.
+@pytest.mark.parametrize(
+    ("hosts", "grad_dtype", "steps"),
+    [(2, "bf16", 15), (4, "fp32", 4)],
+    indirect=["hosts"],
+    ids=["2", "4"],
+)
+def test_trainer_gets_the_same_bits_on_several_hosts_as_on_one(
+    hosts: Cluster, tmp_path: Path, grad_dtype: str, steps: int
 ) -> None:
     pytest.importorskip("torch_floe")
-    options = ["--steps", str(STEPS), "--probe-every", "0", "--grad-dtype", grad_dtype]
+    options = ["--steps", str(steps), "--probe-every", "0", "--grad-dtype", grad_dtype]
     options += ["--threads", "1"]  # the number of threads changes the order of sums
-    one_host, two_hosts = tmp_path / "one.json", tmp_path / "two.json"
+    one_host, several = tmp_path / "one.json", tmp_path / "several.json"
 
-    finished = hosts.launch([*TRAINER, *options, "--json", str(two_hosts)], seconds=300)
+    finished = hosts.launch([*TRAINER, *options, "--json", str(several)], seconds=300)
     assert all_ranks_succeeded(finished)
     subprocess.run(
-        [*TRAINER, *options, "--ranks", "2", "--json", str(one_host)], check=True, timeout=300
+        [*TRAINER, *options, "--ranks", str(hosts.hosts), "--json", str(one_host)],
+        check=True,
+        timeout=300,
     )
 
-    apart, together = (json.loads(path.read_text()) for path in (two_hosts, one_host))
-    assert apart["step"] == STEPS
+    apart, together = (json.loads(path.read_text()) for path in (several, one_host))
+    assert apart["step"] == steps
     assert apart["history"] == together["history"]
     assert apart["parameters_sha256"] == together["parameters_sha256"]

@@ -138,18 +138,29 @@ class Cluster:
         """Runs ip(8) on a host."""
         assert self.start(host, ["ip", *arguments], {}).wait(timeout=SETUP_SECONDS) == 0
 
+    def black_hole(self, host: int) -> None:
+        """Frames of a host are lost in the switch from now on; its cable stays plugged."""
+        self._ip(f"link set p{host} nomaster", inside=self._holders[0].pid)
+
+    def reset_connections(self, host: int) -> None:
+        """Ends all TCP connections of a host with a reset to the other side."""
+        done = self.start(host, ["ss", "--tcp", "--kill", "state", "established"], {})
+        assert done.wait(timeout=SETUP_SECONDS) == 0
+
     def start_ranks(
         self,
         command: Sequence[str],
         environment: Mapping[str, str] | None = None,
         per_host: int = 1,
+        hosts_used: int | None = None,
     ) -> list[Rank]:
-        """Starts ranks of a command, host by host, as torchrun would."""
+        """Starts ranks of a command, host by host, as torchrun would; by default on all hosts."""
         running = []
-        for rank in range(self.hosts * per_host):
+        size = (hosts_used or self.hosts) * per_host
+        for rank in range(size):
             placement = {
                 "RANK": str(rank),
-                "WORLD_SIZE": str(self.hosts * per_host),
+                "WORLD_SIZE": str(size),
                 "LOCAL_RANK": str(rank % per_host),
                 "LOCAL_WORLD_SIZE": str(per_host),
                 "MASTER_ADDR": self.address(0),

@@ -85,6 +85,7 @@ Status Endpoint::open_objects() {
   size_t size = sizeof bytes;
   if (int code = ::fi_getname(&endpoint_->fid, bytes, &size)) return failed("fi_getname", code);
   name_.assign(bytes, size);
+  gate_.shut(name_, name_format());
   return {};
 }
 
@@ -115,6 +116,7 @@ Result<uint64_t> Endpoint::insert(const std::string& name) {
   fi_addr_t address = FI_ADDR_NOTAVAIL;
   const int inserted = ::fi_av_insert(peers_, name.data(), 1, &address, 0, nullptr);
   if (inserted != 1) return failed("fi_av_insert", inserted < 0 ? inserted : -FI_EINVAL);
+  gate_.admit(name);
   return address;
 }
 

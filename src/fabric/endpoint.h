@@ -13,6 +13,7 @@
 
 #include "fabric/buffers.h"
 #include "fabric/libfabric.h"
+#include "fabric/listener_gate.h"
 #include "fabric/provider.h"
 #include "fabric/registration.h"
 
@@ -84,6 +85,7 @@ class Endpoint {
   fid_ep* endpoint_ = nullptr;
   Registrations registrations_;
   std::string name_;
+  ListenerGate gate_;
   int wait_fd_ = -1;
   bool port_taken_ = false;
   std::array<fi_cq_msg_entry, kBatch> batch_{};

@@ -67,3 +67,38 @@ def test_a_rank_killed_while_all_connect_is_an_error_by_the_deadline(hosts: Clus
             print(f"{delay} s: returned {rank.returncode}: {err}")
             assert rank.returncode == 0 or re.search(r"rank 2\b", err)
         assert time.monotonic() - start < timeout + 3
+
+
+def listening_ports(rank: Rank) -> set[int]:
+    lines = Path(f"/proc/{rank.pid}/net/tcp").read_text().splitlines()[1:]
+    entries = [line.split() for line in lines]
+    return {int(entry[1].split(":")[1], 16) for entry in entries if entry[3] == "0A"}
+
+
+def descriptors(ranks: list[Rank]) -> list[int]:
+    return [len(os.listdir(f"/proc/{rank.pid}/fd")) for rank in ranks]
+
+
+@pytest.mark.parametrize("hosts", [3], indirect=True)
+def test_strangers_at_every_port_change_nothing(hosts: Cluster) -> None:
+    few = ["prlimit", "--nofile=1024", *RANK]
+    ranks = hosts.start_ranks(few, {"FLOE_TIMEOUT_MS": "30000", "SECONDS": "12"}, hosts_used=2)
+    await_line(ranks, "reduced")
+    before = descriptors(ranks)
+    targets = [
+        f"{hosts.address(host)}:{port}"
+        for host, rank in enumerate(ranks)
+        for port in listening_ports(rank)
+    ]
+    assert targets  # libfabric's: floe's own are closed
+    attack = hosts.start(
+        2, ["prlimit", "--nofile=4096", sys.executable, str(HERE / "strangers.py"), *targets], {}
+    )
+    out, err = attack.communicate(timeout=60)
+    assert attack.returncode == 0, out + err
+    deadline = time.monotonic() + 5
+    while descriptors(ranks) != before and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert descriptors(ranks) == before
+    for _, text in last_words(ranks):
+        assert text.startswith("longest ")

@@ -74,6 +74,8 @@ class FabricStrangerTest : public ProviderTest {
     target_ = open_transport(provider());
     own_id_ = EndpointAddress::parse(target_->address())->id;
     stranger_ = std::make_unique<Stranger>(provider());
+    // Of a peer's host: others do not get so far.
+    ASSERT_TRUE(target_->add_peer(stranger_->address(UINT64_MAX), "of the stranger's host").ok());
   }
   LinkHeader packet(uint64_t from, uint64_t sequence) const {
     LinkHeader header;

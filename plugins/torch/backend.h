@@ -73,6 +73,9 @@ class Backend final : public c10d::Backend {
                                           const c10d::ReduceScatterOptions& opts) override;
   WorkPtr barrier(const c10d::BarrierOptions& opts) override;
 
+  // What all_reduce is without a work: blocks, and throws.
+  void all_reduce(const at::Tensor& tensor, const c10d::ReduceOp& op);
+
   // messages.cpp
   WorkPtr send(Tensors& tensors, int destination, int tag) override;
   WorkPtr recv(Tensors& tensors, int source, int tag) override;

@@ -2,6 +2,8 @@
 #include <c10/util/Exception.h>
 
 #include "backend.h"
+#include "errors.h"
+#include "exit_gate.h"
 #include "staging.h"
 
 namespace floe_torch {
@@ -64,6 +66,27 @@ Backend::WorkPtr Backend::allreduce(Tensors& tensors, const c10d::AllreduceOptio
                  .epilogue = copy_out(buffer, tensors.front()),
                  .asynchronous = opts.asyncOp,
                  .timeout = opts.timeout});
+}
+
+void Backend::all_reduce(const at::Tensor& tensor, const c10d::ReduceOp& op) {
+  constexpr const char* what = "floe:all_reduce";
+  const ExitGate gate;
+  check_output(what, tensor);
+  const at::Tensor buffer = packed(tensor);
+  const Reduction r = to_reduce(what, buffer, op);
+  Level& at = level(what);
+  const Chain::UnderWay creating(this_chain());
+  const auto comm = communicator(at);
+  ++sequence_;
+  const floe_status_t status = with_op(comm->handle(), r, [&](floe_op_t handle) {
+    return floe_all_reduce(comm->handle(), FLOE_IN_PLACE, r.elements.data, r.elements.count, r.elements.type,
+                           handle, nullptr);
+  });
+  if (status != FLOE_OK) {
+    health_->note(status);
+    check(status, what);
+  }
+  if (const auto finish = copy_out(buffer, tensor)) finish({});
 }
 
 Backend::WorkPtr Backend::allreduce_coalesced(Tensors& tensors, const c10d::AllreduceCoalescedOptions& opts) {

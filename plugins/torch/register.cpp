@@ -7,6 +7,7 @@
 
 #include "backend.h"
 #include "levels.h"
+#include "operators.h"
 #include "process.h"
 
 namespace {
@@ -23,6 +24,9 @@ void attach(const c10::intrusive_ptr<c10d::ProcessGroup>& group, int64_t timeout
 
 TORCH_LIBRARY(floe, m) {
   m.def("_attach(__torch__.torch.classes.c10d.ProcessGroup group, int timeout_ms, str name) -> ()", attach);
+  m.def("all_reduce_(Tensor(a!) tensor, str group, str op=\"sum\") -> ()", {at::Tag::pt2_compliant_tag});
+  m.impl("all_reduce_", torch::dispatch(c10::DispatchKey::CPU, floe_torch::all_reduce_));
+  m.impl("all_reduce_", torch::dispatch(c10::DispatchKey::Meta, floe_torch::all_reduce_meta));
   m.def("_shutdown() -> ()", [] { floe_torch::Process::shutdown_with_python(); });
   // The level of this thread, and its change, which returns the one before: see levels.h.
   m.def("_level() -> int", []() -> int64_t { return floe_torch::this_level(); });

@@ -25,6 +25,13 @@ def save(path: Path, state: dict[str, Any]) -> None:
         temporary.unlink(missing_ok=True)
 
 
+def exists(path: Path) -> bool:
+    """As rank 0 sees it."""
+    there = torch.tensor([path.exists()])
+    dist.broadcast(there, src=0)
+    return bool(there)
+
+
 def read_everywhere(path: Path) -> bytes:
     """The file's bytes as rank 0 sees them: the other hosts need no copy of it."""
     content, problem = b"", ""

@@ -2,6 +2,8 @@
 
     torchrun --nproc_per_node 2 train.py --seconds 60       ranks of torchrun, MPI or Slurm
     python train.py --ranks 2 --seconds 60 --plot loss.png  ranks started here, on this host
+    torchrun --max-restarts 3 --nproc_per_node 2 train.py --checkpoint state.pt
+                                                            goes on from state.pt if a rank is lost
 
 Weights, optimizer state and, by default, gradients are fp32; matrix products are bf16 (autocast).
 The same options, text, ranks and threads give the same parameters in every run, bit for bit; on two
@@ -12,6 +14,7 @@ import argparse
 import functools
 import hashlib
 import json
+import os
 import statistics
 import sys
 import time
@@ -83,7 +86,7 @@ class Trainer:
         self.config = {name: getattr(options, name) for name in RUN_OPTIONS} | {
             "text": corpus.sha256
         }
-        if options.resume:
+        if options.resume or self.starts_again():
             self.restore()
         self.exchange = Exchange(options.backend, options.grad_dtype)
         self.ddp = DistributedDataParallel(self.model, gradient_as_bucket_view=True)
@@ -92,6 +95,12 @@ class Trainer:
         self.share = CommunicationShare()
         self.step_seconds: list[float] = []
         self.loss_sum, self.loss_steps = torch.zeros((), dtype=torch.float64), 0
+
+    def starts_again(self) -> bool:
+        """Whether torchrun starts ranks anew when one is lost, and an attempt left a checkpoint."""
+        elastic = int(os.environ.get("TORCHELASTIC_MAX_RESTARTS", "0")) > 0
+        path = self.options.checkpoint
+        return elastic and path is not None and checkpoint.exists(path)
 
     def restore(self) -> None:
         state = checkpoint.load(self.options.checkpoint, self.config)

@@ -20,11 +20,12 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
+
 from decoder import AllReduce, Decoder, Shape, Weights
 
 # What the two examples share: where the ranks come from.
 sys.path.append(str(Path(__file__).parents[1] / "bf16_ddp"))
-from placement import (  # noqa: E402
+from placement import (
     USAGE,
     Placement,
     UsageError,
@@ -124,10 +125,10 @@ def compare(runs: dict[str, Run]) -> str | None:
 
 
 def show(shape: Shape, options: argparse.Namespace, results: dict[str, dict]) -> None:
+    size = shape.width * getattr(torch, options.dtype).itemsize
     print(
-        f"{shape.layers} layers, width {shape.width}, {options.dtype}, {dist.get_world_size()} ranks:"
-        f" {2 * shape.layers} all_reduces of"
-        f" {shape.width * getattr(torch, options.dtype).itemsize} B per token"
+        f"{dist.get_world_size()} ranks, {shape.layers} layers of {shape.width} {options.dtype};"
+        f" per token {2 * shape.layers} all_reduces of {size} B"
     )
     print(f"{'':6}{'ms per token: p50':>20}{'mean':>8}{'p99':>8}{'tokens/s':>12}")
     for name, row in results.items():

@@ -1,8 +1,8 @@
 """A transformer whose every block is split over the ranks, decoding one token at a time.
 
-Megatron's split (Shoeybi et al. 2019, section 3): a rank has some of the attention heads, with their
-part of the key and value cache, and some of the hidden units of the MLP. What goes into a half of a
-block is on all ranks; what comes out of it is a sum over the ranks: one all_reduce per half.
+Megatron's split (Shoeybi et al. 2019, section 3): a rank has some of the attention heads, with
+their part of the key and value cache, and some of the hidden units of the MLP. What goes into a
+half of a block is on all ranks; what comes out of it is a sum over them: one all_reduce per half.
 """
 
 from __future__ import annotations

@@ -122,6 +122,45 @@ def test_runs_under_torchrun() -> None:
     assert json.loads(done.stdout)["parameters_sha256"] == run()["parameters_sha256"]
 
 
+# A rank is killed as soon as there is a checkpoint, in the job's first attempt.
+LOSES_A_RANK = """
+import os, runpy, signal, sys, threading, time
+from pathlib import Path
+
+def die():
+    while not Path(os.environ["CHECKPOINT"]).exists():
+        time.sleep(0.002)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+print("attempt", os.environ["TORCHELASTIC_RESTART_COUNT"], file=sys.stderr)
+if os.environ["RANK"] == "1" and os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
+    threading.Thread(target=die, daemon=True).start()
+sys.argv[0] = os.environ["TRAINER"]
+sys.path.insert(0, os.path.dirname(sys.argv[0]))
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
+
+def test_goes_on_after_torchrun_has_replaced_a_killed_rank(tmp_path: Path) -> None:
+    script, state = tmp_path / "script.py", tmp_path / "state.pt"
+    script.write_text(LOSES_A_RANK)
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node=2"]
+    torchrun += ["--nnodes=1:4", "--max-restarts=1", "--rdzv-backend=c10d"]
+    torchrun += ["--rdzv-endpoint=localhost:0", "--rdzv-conf=last_call_timeout=1"]
+    options = [*SMALL, "--steps", str(STEPS), "--probe-every", "0"]
+    options += ["--checkpoint", str(state), "--checkpoint-every", "10"]
+    done = subprocess.run(
+        [*torchrun, str(script), *options],
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        env={**os.environ, "CHECKPOINT": str(state), "TRAINER": str(EXAMPLE / "train.py")},
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("attempt 0") == done.stderr.count("attempt 1") == 2
+    assert json.loads(done.stdout)["parameters_sha256"] == run()["parameters_sha256"]
+
+
 def test_runs_in_an_mpi_launchers_environment() -> None:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.distributed as dist
 
-from torch_floe import _gloo, _levels
+from torch_floe import _accelerate, _gloo, _levels
 
 if TYPE_CHECKING:
     from torch._C._distributed_c10d import Backend, _DistributedBackendOptions
@@ -81,5 +81,6 @@ def register() -> None:
     if dist.is_available() and not hasattr(dist.Backend, "FLOE"):
         dist.Backend.register_backend("floe", _create, extended_api=True, devices=["cpu"])
         _gloo.install()
+        _accelerate.install(_gloo.ranks_on_floe)
         _load_gloo_transport()
         _replace_gloo_if_asked()

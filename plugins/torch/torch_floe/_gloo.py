@@ -35,6 +35,12 @@ def _runs_on_floe(group: dist.ProcessGroup) -> bool:
     return cpu in group._device_types and _is_floe(group._get_backend(cpu))
 
 
+def ranks_on_floe() -> int:
+    """Of the default process group, if it is floe's for CPU tensors; else 0."""
+    world = dist.group.WORLD
+    return dist.get_world_size() if world is not None and _runs_on_floe(world) else 0
+
+
 def install() -> None:
     """Makes the places where PyTorch names Gloo's type ask what the backend is.
 

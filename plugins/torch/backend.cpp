@@ -4,6 +4,8 @@
 #include <c10/util/Exception.h>
 #include <c10/util/ScopeExit.h>
 
+#include <numeric>
+
 #include "batch.h"
 #include "errors.h"
 #include "exit_gate.h"
@@ -46,6 +48,10 @@ Backend::~Backend() { shutdown(); }
 
 void Backend::shutdown() {
   collectives_->drain(kLongestDrain);
+  if (hooked_.load(std::memory_order_acquire)) {
+    hook_->drain(kLongestDrain);
+    hook_->forget();
+  }
   std::vector<std::shared_ptr<Communicator>> comms;
   c10::intrusive_ptr<c10d::Store> store;
   {
@@ -165,6 +171,50 @@ uint32_t Backend::root_rank(const char* what, int64_t root) const {
   return static_cast<uint32_t>(root);
 }
 
+void Backend::registerOnCompletionHook(CompletionHook::Function&& hook) {
+  const std::lock_guard lock(mutex_);
+  TORCH_CHECK(!hook_, "floe: this process group has a completion hook already");
+  hook_ = std::make_shared<CompletionHook>(process_.pool(), std::move(hook));
+  onCompletionHook_ = [](const auto&) {};  // of this PyTorch only asks whether it is there
+  hooked_.store(true, std::memory_order_release);
+}
+
+void Backend::waitForPendingWorks() {
+  TORCH_CHECK(hooked_.load(std::memory_order_acquire),
+              "floe:wait_for_pending_works: this process group has no completion hook");
+  const ExitGate gate;
+  TORCH_CHECK(hook_->drain(options_->timeout),
+              "floe:wait_for_pending_works: Timed out : works, or the hook's",
+              " calls for them, have not ended after ", options_->timeout.count(), " ms");
+}
+
+std::vector<uint64_t> Backend::members(const std::vector<int>& ranks) const {
+  std::vector<uint64_t> result;
+  for (const int rank : ranks)
+    result.push_back(members_.empty() ? static_cast<uint64_t>(rank) : members_.at(static_cast<size_t>(rank)));
+  return result;
+}
+
+FlightLog::Entry Backend::record(const Operation& operation, uint64_t sequence, bool blocking) {
+  // PyTorch names a group after it has made it.
+  std::call_once(members_told_, [&] {
+    std::vector<int> ranks(static_cast<size_t>(size_));
+    std::iota(ranks.begin(), ranks.end(), 0);
+    flight_->members(pg_uid_, pg_desc_, members(ranks));
+  });
+  static const std::vector<at::Tensor> none;
+  const Milliseconds timeout =
+      operation.timeout > Milliseconds::zero() ? operation.timeout : options_->timeout;
+  return flight_->started({.group = pg_uid_,
+                           .description = pg_desc_,
+                           .title = operation.title,
+                           .inputs = operation.inputs,
+                           .outputs = operation.outputs.empty() ? none : operation.outputs.front(),
+                           .sequence = sequence,
+                           .timeout = timeout,
+                           .blocking = blocking});
+}
+
 Backend::WorkPtr Backend::launch(Operation operation) {
   const ExitGate gate;
   const bool collective = !c10d::isP2POp(operation.type);
@@ -176,8 +226,10 @@ Backend::WorkPtr Backend::launch(Operation operation) {
   const Milliseconds timeout = operation.timeout;
   const bool own_timeout = timeout > Milliseconds::zero() && timeout != options_->timeout;
   const bool blocking = !operation.asynchronous && operation.calls.size() == 1 && !own_timeout;
+  const FlightLog::Entry entry = record(operation, sequence, blocking);
   auto work = c10::make_intrusive<Work>(rank_, sequence, std::move(operation), comm, process_.pool(),
                                         collective ? at.queue : nullptr, collective ? collectives_ : nullptr);
+  work->tell(flight_, entry, hooked_.load(std::memory_order_acquire) ? hook_ : nullptr);
   if (blocking) {
     work->run();
   } else if (own_timeout) {

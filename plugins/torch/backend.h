@@ -13,7 +13,9 @@
 #include <vector>
 
 #include "communicator.h"
+#include "completion_hook.h"
 #include "completion_queue.h"
+#include "flight.h"
 #include "levels.h"
 #include "process.h"
 #include "work.h"
@@ -33,6 +35,9 @@ class Backend final : public c10d::Backend {
           Milliseconds timeout);
   ~Backend() override;
 
+  // Its ranks as those of the whole job, for those who look at many groups. Before its first operation.
+  void set_members(std::vector<uint64_t> ranks) { members_ = std::move(ranks); }
+
   const std::string getBackendName() const override { return "floe"; }
   // A copy: PyTorch makes those of a split group from it, in place.
   c10::intrusive_ptr<Options> getBackendOptions() override { return c10::make_intrusive<Options>(*options_); }
@@ -51,6 +56,12 @@ class Backend final : public c10d::Backend {
   void shutdown() override;
   // Ends everything under way, on all ranks.
   void abort() override;
+
+  // Called on a thread of floe's, which may not issue collectives of this group: see CompletionHook.
+  void registerOnCompletionHook(CompletionHook::Function&& hook) override;
+  // Until all works have ended, and the hook has returned for them. Throws when the group's timeout is over.
+  void waitForPendingWorks() override;
+  void enableCollectivesTiming() override {}  // works always know how long they took
 
   // Operations between the two are one work at the end. They start at once all the same.
   bool supportsCoalescing() const override { return true; }
@@ -123,6 +134,9 @@ class Backend final : public c10d::Backend {
   std::shared_ptr<Communicator> communicator(Level& level);
   std::shared_ptr<Communicator> create(const Level& level);
   std::vector<std::shared_ptr<Communicator>> communicators();
+  // The same of `ranks` of this group.
+  std::vector<uint64_t> members(const std::vector<int>& ranks) const;
+  FlightLog::Entry record(const Operation& operation, uint64_t sequence, bool blocking);
   // Runs the operation if its caller waits anyway, else starts it.
   WorkPtr launch(Operation operation);
   uint32_t root_rank(const char* what, int64_t root) const;
@@ -134,12 +148,17 @@ class Backend final : public c10d::Backend {
   const std::shared_ptr<Health> health_ = std::make_shared<Health>();
   const std::shared_ptr<Backlog> collectives_ = std::make_shared<Backlog>();
   const std::string name_;
+  const std::shared_ptr<FlightLog> flight_ = std::make_shared<FlightLog>();
+  std::vector<uint64_t> members_;  // empty: as in the group
+  std::once_flag members_told_;
   std::mutex mutex_;
   std::array<Level, kLevels> levels_;
   c10::intrusive_ptr<c10d::Store> store_;  // under mutex_; null after shutdown()
   bool aborted_ = false;                   // under mutex_: no level can be added any more
   std::atomic<uint64_t> monitored_{0};     // monitored barriers so far
   std::atomic<uint64_t> shrunk_{0};        // groups made by shrink() so far
+  std::atomic<bool> hooked_{false};        // there is a hook_: acquire and release
+  std::shared_ptr<CompletionHook> hook_;   // set once
   std::mutex timeout_mutex_;               // while an operation with a timeout of its own starts
   std::atomic<uint64_t> sequence_{0};      // collectives so far
 };

@@ -29,8 +29,10 @@ c10::intrusive_ptr<c10d::Backend> Backend::split(const c10::intrusive_ptr<c10d::
   const auto place = std::find(ranks.begin(), ranks.end(), rank_);
   if (place == ranks.end()) return nullptr;
   for (const int rank : ranks) root_rank("floe:split", rank);
-  return create(store->clone(), static_cast<int>(place - ranks.begin()), static_cast<int>(ranks.size()),
-                name_of(opts->group_name, "split"), opts->timeout);
+  auto group = create(store->clone(), static_cast<int>(place - ranks.begin()), static_cast<int>(ranks.size()),
+                      name_of(opts->group_name, "split"), opts->timeout);
+  group->set_members(members(ranks));
+  return group;
 }
 
 c10::intrusive_ptr<c10d::Backend> Backend::merge(const c10::intrusive_ptr<c10d::Store>& store,
@@ -51,10 +53,15 @@ c10::intrusive_ptr<c10d::Backend> Backend::shrink(const std::vector<int64_t>& ra
   const auto store = own_store();
   if ((shrink_flags & kShrinkAbort) != 0) abort();
   const std::string prefix = "shrunk/" + std::to_string(shrunk_++) + "/";
-  return create(c10::make_intrusive<c10d::PrefixStore>(prefix, store),
-                static_cast<int>(std::count(stays.begin(), stays.begin() + rank_, true)),
-                static_cast<int>(std::count(stays.begin(), stays.end(), true)), "shrunk",
-                opts_override ? opts_override->timeout : options_->timeout);
+  std::vector<int> left;
+  for (int rank = 0; rank < size_; ++rank)
+    if (stays[static_cast<size_t>(rank)]) left.push_back(rank);
+  const auto place = std::lower_bound(left.begin(), left.end(), rank_) - left.begin();
+  auto group = create(c10::make_intrusive<c10d::PrefixStore>(prefix, store), static_cast<int>(place),
+                      static_cast<int>(left.size()), "shrunk",
+                      opts_override ? opts_override->timeout : options_->timeout);
+  group->set_members(members(left));
+  return group;
 }
 
 }  // namespace floe_torch

@@ -10,7 +10,6 @@
 namespace floe_torch {
 namespace {
 
-using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
 c10::TypePtr future_type(const TensorLists& outputs) {
@@ -59,14 +58,29 @@ Work::~Work() {
   for (floe_request_t* request : requests_) floe_request_free(request);
 }
 
+void Work::tell(std::shared_ptr<FlightLog> flight, const FlightLog::Entry& entry,
+                std::shared_ptr<CompletionHook> hook) {
+  flight_ = std::move(flight);
+  flight_entry_ = entry;
+  hook_ = std::move(hook);
+}
+
 // ---- Starting -------------------------------------------------------------------------------------------
+
+// From here on it ends in end().
+void Work::begin() {
+  started_ = Clock::now();
+  if (hook_) hook_->started();
+}
 
 void Work::run() {
   const auto comm = comm_.lock();
+  begin();
   const floe_status_t status = operation_.calls.front()(comm->handle(), nullptr);
   if (status != FLOE_OK) {
     status_ = status;
     message_ = floe_last_error();
+    if (flight_) flight_->add_stack(flight_entry_);
   }
   waited_ = true;
   end();
@@ -75,6 +89,7 @@ void Work::run() {
 
 void Work::start() {
   const auto comm = comm_.lock();
+  begin();
   thread_state_.emplace();
   if (backlog_) in_backlog_.emplace(backlog_);
   self_ = c10::intrusive_ptr<Work>::unsafe_reclaim_from_nonowning(this);
@@ -143,9 +158,17 @@ void Work::end() {
   operation_.epilogue = nullptr;
   operation_.calls.clear();
   operation_.inputs.clear();
+  ended_ = Clock::now();
+  tell_of_end(!problem);
   finish(problem);
   const std::lock_guard lock(mutex_);
   if (!future_) under_way_in_chain_ = nullptr;
+}
+
+void Work::tell_of_end(bool good) {
+  if (flight_) flight_->ended(flight_entry_, sequence_, good, ended_ - started_);
+  if (hook_)
+    hook_->ended(std::make_shared<c10d::WorkInfo>(opType_, sequence_, started_, ended_, ended_ - started_));
 }
 
 void Work::end_on_pool() {
@@ -269,6 +292,12 @@ std::vector<at::Tensor> Work::result() {
   std::vector<at::Tensor> all;
   for (const auto& list : operation_.outputs) all.insert(all.end(), list.begin(), list.end());
   return all;
+}
+
+float Work::getDuration() const {
+  const std::lock_guard lock(mutex_);
+  TORCH_CHECK(completed_, title_, ": wait() before asking how long it took");
+  return std::chrono::duration<float, std::milli>(ended_ - started_).count();
 }
 
 int Work::sourceRank() const {

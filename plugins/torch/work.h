@@ -18,8 +18,10 @@
 #include <vector>
 
 #include "communicator.h"
+#include "completion_hook.h"
 #include "completion_pool.h"
 #include "completion_queue.h"
+#include "flight.h"
 #include "levels.h"
 #include "tensors.h"
 
@@ -80,6 +82,9 @@ class Work final : public c10d::Work {
        CompletionPool& pool, std::shared_ptr<CompletionQueue> queue, std::shared_ptr<Backlog> backlog);
   ~Work() override;
 
+  // Who is told of the operation: before it starts. Either may be null.
+  void tell(std::shared_ptr<FlightLog> flight, const FlightLog::Entry& entry,
+            std::shared_ptr<CompletionHook> hook);
   // Starts the operation and returns. Throws what is wrong with the arguments or the communicator.
   void start();
   // Runs the operation's only call on this thread, to its end. Throws its error.
@@ -92,16 +97,21 @@ class Work final : public c10d::Work {
   int sourceRank() const override;
   c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
   uint64_t getSequencenumber() const override { return sequence_; }
+  float getDuration() const override;
 
  private:
   static void on_complete(void* user, floe_status_t status, const char* message);
   void request_ended(floe_status_t status, const char* message);
   bool drive(std::chrono::milliseconds timeout);
+  void begin();
   void end();
+  void tell_of_end(bool good);
   void end_on_pool();
   void complete_future();
   enum class Thread { kOfPool, kOfCaller };
   void offer_future(Thread thread);
+
+  using Clock = std::chrono::steady_clock;
 
   const uint64_t sequence_;
   const std::string title_;
@@ -111,6 +121,10 @@ class Work final : public c10d::Work {
   CompletionPool& pool_;
   const std::shared_ptr<CompletionQueue> queue_;
   const std::shared_ptr<Backlog> backlog_;
+  std::shared_ptr<FlightLog> flight_;
+  FlightLog::Entry flight_entry_;
+  std::shared_ptr<CompletionHook> hook_;
+  Clock::time_point started_, ended_;                 // the latter from the end on
   std::optional<Backlog::Entry> in_backlog_;          // from start() to the end
   const int level_;                                   // of the thread that issued it
   std::optional<at::ThreadLocalState> thread_state_;  // the caller's, for callbacks

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.distributed as dist
 
-from torch_floe import _accelerate, _gloo, _levels
+from torch_floe import _accelerate, _flight, _gloo, _levels
 
 if TYPE_CHECKING:
     from torch._C._distributed_c10d import Backend, _DistributedBackendOptions
@@ -40,6 +40,7 @@ def _load() -> None:
     except OSError as error:
         raise RuntimeError(f"torch_floe's library can't be loaded: {error}") from error
     _levels.install()
+    _flight.install()
     # DDP then has its buckets in floe's memory, which needs no staging. By default it does not.
     os.environ.setdefault("DDP_DISABLE_COMM_MEM", "0")
     # While Python is whole: callbacks of futures that are under way need its lock.
@@ -57,7 +58,8 @@ def _create(options: _DistributedBackendOptions, _backend_options: Any) -> Backe
     _load()
     carrier = dist.ProcessGroup(options.store, options.group_rank, options.group_size)
     milliseconds = int(options.timeout.total_seconds() * 1000)
-    torch.ops.floe._attach(carrier.boxed(), milliseconds, _group_name(options))
+    members = list(options.global_ranks_in_group)
+    torch.ops.floe._attach(carrier.boxed(), milliseconds, _group_name(options), members)
     return carrier._get_backend(torch.device("cpu"))
 
 

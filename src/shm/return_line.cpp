@@ -73,8 +73,7 @@ void ReturnLine::reduce_own() {
     if (what_.reads(rank)) destinations[readers++] = rank == self ? what_.kept(self) + p.begin : slot;
   }
   const DirectArgs& args = what_.args();
-  reduce(destinations.first(readers), sources.first(n), elements(p.bytes, args.type), args.type, args.op,
-         n);
+  reduce(destinations.first(readers), sources.first(n), elements(p.bytes, args.type), args.type, args.op, n);
 }
 
 void ReturnLine::swap(uint32_t writer) {

@@ -47,6 +47,8 @@ class Weights:
 
         width, deep = shape.width, (2 * shape.layers) ** -0.5
         self.embedding = normal(shape.vocabulary, width, scale=1.0).to(dtype)
+        # Not the embedding once more: random weights would then say the last token for ever.
+        self.output = normal(shape.vocabulary, width, scale=1.0).to(dtype)
         self.positions = normal(shape.context, width, scale=0.1).to(dtype)
         self.layers = []
         for _ in range(shape.layers):
@@ -101,4 +103,4 @@ class Decoder:
             self.all_reduce(half)
             x = x + half
         self.length = end
-        return F.linear(F.layer_norm(x[-1], norm), weights.embedding).float()
+        return F.linear(F.layer_norm(x[-1], norm), weights.output).float()

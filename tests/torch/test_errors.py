@@ -303,7 +303,7 @@ def wait_past_the_end() -> list[float]:
     store = LateStore()
     group = dist.ProcessGroup(store, 0, 3)
     with pytest.raises(dist.DistBackendError, match="rank 2 of 3 did not arrive"):
-        torch.ops.floe._attach(group.boxed(), 500, "late")
+        torch.ops.floe._attach(group.boxed(), 500, "late", [])
     assert any(key.endswith("/2") for key in store.checked)
     return [wait.total_seconds() for wait in store.waits]
 

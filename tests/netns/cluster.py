@@ -140,7 +140,8 @@ class Cluster:
 
     def black_hole(self, host: int) -> None:
         """Frames of a host are lost in the switch from now on; its cable stays plugged."""
-        self._ip(f"link set p{host} nomaster", inside=self._holders[0].pid)
+        for rail in range(self.rails):
+            self._ip(f"link set p{host}.{rail} nomaster", inside=self._holders[0].pid)
 
     def reset_connections(self, host: int) -> None:
         """Ends all TCP connections of a host with a reset to the other side."""

@@ -1,4 +1,4 @@
-"""What networks do to ranks: see README.md for the whole list, and and which test shows it."""
+"""What networks do to ranks: see README.md for the whole list, and which test shows it."""
 
 import os
 import re

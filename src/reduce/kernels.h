@@ -7,7 +7,13 @@
 // A block of accumulators is a struct of vectors, which SVE's sizeless types cannot be: NEON serves those
 // machines. AVX3_DL adds nothing that a reduction uses, and Highway 1.0.3 rejects compiler flags that include
 // it (-march=native). Machines that stop at SSSE3 are older than 2010: not worth a fifth of the compile time.
-#define HWY_DISABLED_TARGETS (HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_AVX3_DL | HWY_SSSE3)
+#define FLOE_USELESS_TARGETS (HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_AVX3_DL | HWY_SSSE3)
+// Instrumented, each target takes minutes to compile: x86's first and last have all that there is to find.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define HWY_DISABLED_TARGETS (FLOE_USELESS_TARGETS | HWY_AVX2 | HWY_SSE4)
+#else
+#define HWY_DISABLED_TARGETS FLOE_USELESS_TARGETS
+#endif
 #include <hwy/targets.h>
 
 #include <array>

@@ -10,7 +10,7 @@ namespace {
 // The call alone is a good part of what copying a word or two costs.
 void copy(std::byte* to, const std::byte* from, uint64_t bytes) {
   if (bytes > 2 * sizeof(uint64_t) || bytes < sizeof(uint64_t)) {
-    std::memcpy(to, from, bytes);
+    if (bytes != 0) std::memcpy(to, from, bytes);
     return;
   }
   std::array<uint64_t, 2> words;

@@ -61,12 +61,21 @@ check() {
   fi
 }
 
-phase_lint() {
+check_texts() {
   local -a files
   check_formats
   check 'length of files' long_files
   mapfile -t files < <(sources '*')
   check codespell codespell "${files[@]}"
+}
+
+phase_texts() {
+  check_texts
+  ((failures == 0))
+}
+
+phase_lint() {
+  check_texts
   check clang-tidy tidy
   ((failures == 0))
 }

@@ -128,8 +128,7 @@ uint64_t Cost::most(Protocol protocol) const {
     case Protocol::kSmall: return kRoom / (pattern_.block_each ? where_.ranks : 1);
     case Protocol::kStream: return kNoLimit;
     case Protocol::kReturnLine:
-      // Beyond this the buffers alone fill the caches, and Stream's non-temporal stores win.
-      if (both_ways(pattern_, where_.ranks)) return uint64_t{4} << 20;
+      if (both_ways(pattern_, where_.ranks)) return kNoLimit;
       // What every rank needs a part of, and nobody all by itself.
       return pattern_.reduces && !pattern_.block_each ? kNoLimit : 0;
   }

@@ -50,6 +50,7 @@ class ReturnLine {
   const LocalRanks* ranks_;
   Movement what_;
   uint32_t parts_;  // that a chunk of a block is split into
+  uint64_t full_;   // bytes of a part, but in the last chunk
   uint64_t chunks_;
   uint64_t first_;                             // number of chunk 0
   uint64_t put_ = 0, answered_ = 0, got_ = 0;  // chunks

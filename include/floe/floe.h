@@ -397,7 +397,8 @@ FLOE_API floe_status_t floe_set_log_callback(void (*fn)(void *user, uint32_t lev
  * collectives, or with different arguments, all get FLOE_ERR_MISMATCH, from this call or their next one. Two
  * calls of the same kind, type and sizes that ranks make in different order can't be told apart.
  * Numbers: 16- and 8-bit floats are combined in a float32 accumulator over all ranks in rank order and
- * rounded once, to nearest even; all ranks get the same bits, in every run. Beyond the largest number
+ * rounded once, to nearest even; wider ones in an order that may depend on which ranks share a host. All
+ * ranks get the same bits, in every run with the same ranks and hosts. Beyond the largest number
  * float8 rounds as PyTorch converts: E4M3 to the largest, 448, and E5M2 to infinity.
  *
  * FLOE_WIRE_DTYPE=bf16 or floe_comm_set_wire_type: sum, avg and premul-sum of float32 in floe_all_reduce, of

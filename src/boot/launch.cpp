@@ -1,8 +1,10 @@
 #include "boot/launch.h"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cstdlib>
+#include <iterator>
 #include <limits>
 #include <optional>
 #include <vector>
@@ -98,6 +100,12 @@ Result<uint16_t> find_port(const Settings& settings) {
 }
 
 }  // namespace
+
+bool has_launcher() {
+  return std::any_of(std::begin(kLaunchers), std::end(kLaunchers), [](const Launcher& launcher) {
+    return variable(launcher.rank) || variable(launcher.size);
+  });
+}
 
 Result<Launch> discover_launch(const Settings& settings) {
   const auto found = find_launcher();

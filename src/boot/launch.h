@@ -17,6 +17,9 @@ struct Launch {
   std::string launcher;  // "torchrun", "Intel MPI or MPICH", "Open MPI", "Slurm"
 };
 
+// Whether any of the variables is set by which launchers tell ranks, or who is one by hand.
+bool has_launcher();
+
 // The first launcher of the table in launch.cpp that left its variables here. FLOE_ERR_ENVIRONMENT names
 // the variable and its value, or all that was looked for.
 Result<Launch> discover_launch(const Settings& settings);

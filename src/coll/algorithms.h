@@ -38,17 +38,24 @@ Range part(Buffer buffer, Elements all, uint32_t parts, uint32_t index);
 Schedule exchange_all_reduce(uint32_t ranks, uint32_t rank, Elements data);
 
 // Direct reduce-scatter, then direct all-gather: the bytes of a ring, but the owner of a part sees all
-// contributions at once, so that it adds them in rank order and rounds once (16-bit floats).
+// contributions at once, so that it adds them in rank order and rounds once (16-bit floats). In chunks: while
+// one is on its way another is added.
 // 2 alpha + 2 (n-1)/n * bytes * beta + (n-1)/n * bytes * gamma.
 Schedule direct_all_reduce(uint32_t ranks, uint32_t rank, Elements data);
 
-// The cheaper of the two.
-Schedule all_reduce(uint32_t ranks, uint32_t rank, Elements data);
-bool takes_one_crossing(uint32_t ranks, Elements data);  // which one that is
+// Ring (Patarasuk & Yuan 2009, "Bandwidth optimal all-reduce algorithms for clusters of workstations", 3).
+// Each part goes once around and is added on the way, so its sum starts at another rank than that of other
+// parts, and is rounded at each. A rank sends to one peer and receives from one: nothing ever meets at a
+// receiver, and hosts of consecutive ranks send everything once. 2(n-1) alpha + as above.
+Schedule ring_all_reduce(uint32_t ranks, uint32_t rank, Elements data);
 
-// The same of float32 that travels as bfloat16 to and from the ranks that are `apart` (by rank, and mutual),
-// in chunks: while one is on its way the next is rounded. What is rounded is what a rank gives to an owner
-// that is apart, and each sum, once; sums are float32, in rank order, and all ranks end with the same bits.
+// The cheapest of the three; the ring only if sums may be taken `in_any_order`.
+Schedule all_reduce(uint32_t ranks, uint32_t rank, Elements data, bool in_any_order);
+bool takes_one_crossing(uint32_t ranks, Elements data);  // whether that is the exchange
+
+// float32 that travels as bfloat16 to and from the ranks that are `apart` (by rank, and mutual), by the
+// direct algorithm. What is rounded is what a rank gives to an owner that is apart, and each sum, once; sums
+// are float32, in rank order, and all ranks end with the same bits.
 //
 // Error. With u = 2^-8, half the distance of two bfloat16 by their size, x the ranks' elements, S their sum
 // and A the sum of their sizes: contributions x(1 + d), |d| <= u, add in float32 to s, |s - S| <= uA + g(1 +

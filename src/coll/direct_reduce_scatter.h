@@ -1,4 +1,4 @@
-// The building block of all_reduce, reduce and reduce_scatter: part i of everybody's kSend goes straight to
+// The building block of reduce and reduce_scatter: part i of everybody's kSend goes straight to
 // rank i, which adds them in rank order.
 #pragma once
 

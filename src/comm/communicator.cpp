@@ -194,7 +194,7 @@ Communicator::Started Communicator::all_reduce(const void* send, void* recv, uin
                                                Operator op, bool wait) {
   Descriptor descriptor = collective(Kind::kAllReduce, count, type, op.op);
   if (on_memory(op)) {
-    if (const auto run = group_.direct()->small_reduce(count, type, op.op); wait && run) {
+    if (const auto run = wait ? group_.direct()->small_reduce(count, type, op.op) : std::nullopt) {
       const std::lock_guard guard(engine_->lock());
       last_ = {descriptor, hash(descriptor), *run};
     }
@@ -205,8 +205,11 @@ Communicator::Started Communicator::all_reduce(const void* send, void* recv, uin
   // What takes one crossing has nothing to gain from fewer bytes, and stays exact.
   const bool narrow =
       wire_type() == FLOE_BFLOAT16 && type == FLOE_FLOAT32 && sums && !takes_one_crossing(size(), data);
-  if (!narrow || direct())
-    return scheduled(descriptor, op, floe::all_reduce(size(), rank(), data), send, recv);
+  if (!narrow || direct()) {
+    // 16- and 8-bit sums are rounded once, and a premul-sum's factors belong to sources in rank order.
+    const bool in_any_order = data.element >= sizeof(float) && op.op != kPremulSum;
+    return scheduled(descriptor, op, floe::all_reduce(size(), rank(), data, in_any_order), send, recv);
+  }
   descriptor.root = FLOE_BFLOAT16;  // ranks that set another type are told so
   return scheduled(descriptor, op, narrow_all_reduce(size(), rank(), data, apart()), send, recv);
 }

@@ -17,6 +17,7 @@ ScheduledCollective::ScheduledCollective(const Descriptor& descriptor, Schedule 
   missing_.resize(steps.size());
   then_.resize(steps.size());
   under_way_.resize(steps.size());
+  ready_.reserve(steps.size());
   for (StepId id = 0; id < steps.size(); ++id) {
     missing_[id] = static_cast<uint32_t>(steps[id].needs.size());
     for (const StepId need : steps[id].needs) then_[need].push_back(id);
@@ -34,12 +35,8 @@ Poll ScheduledCollective::step(Messenger& messenger) {
   if (direct_ && !entered_) direct_->enter(sequence(), hash_);
   entered_ = true;
   const size_t before = ended_;
-  const bool started = !ready_.empty();
-  while (!ready_.empty()) {
-    const StepId id = ready_.back();
-    ready_.pop_back();
-    start(id, messenger);
-  }
+  const bool started = started_ < ready_.size();
+  while (started_ < ready_.size()) start(ready_[started_++], messenger);
   if (ended_ == schedule_.steps().size()) {
     const Poll agreed = agree();
     if (agreed != Poll::kPending) return agreed;

@@ -66,7 +66,10 @@ class ScheduledCollective final : public Collective, private TransferOwner {
   std::vector<Transfer> transfers_;        // by step
   std::vector<uint32_t> missing_;          // by step: how many of its needs have not ended
   std::vector<std::vector<StepId>> then_;  // by step: who needs it
+  // Steps in the order in which they became ready, at first that of the schedule, which is the one it means;
+  // the first `started_` have started.
   std::vector<StepId> ready_;
+  size_t started_ = 0;
   std::vector<bool> under_way_;
   size_t ended_ = 0;
   DirectPath* direct_;

@@ -91,17 +91,15 @@ class Engine final : private PacketSink {
   void flush(Group& group, bool early);
 
  private:
-  class Spinner;
-
   Engine(Settings settings, Bell bell);
 
   int progress();         // lock held
   void check();           // lock held
   bool pass(int* moved);  // takes the lock unless another thread has it
   template <class Done>
-  void sleep(Millis longest, Done&& done);
+  bool sleep(Millis limit, Done&& done);  // returns whether something has moved
   template <class Done>
-  void sleep_on_descriptors(Millis limit, Done&& done);
+  bool sleep_on_descriptors(Millis limit, Done&& done);
   std::vector<int> wait_fds();  // lock held
   void run_worker();
   void notify_worker();
@@ -137,6 +135,7 @@ class Engine final : private PacketSink {
   std::atomic<uint32_t> followers_{0};  // threads on the condition variable
 
   std::atomic<uint32_t> spins_{0};     // passes without a result before yielding; a hint
+  std::atomic<uint32_t> yields_{64};   // and before sleeping
   std::atomic<bool> any_busy_{false};  // !busy_.empty(), for the worker
   std::atomic<uint32_t> waiters_{0};   // threads in wait()
   std::atomic<bool> stopping_{false};

@@ -96,6 +96,7 @@ Status Group::start(std::shared_ptr<MessageOperation> message) {
   message->started(++message_sequence_, config_.name, config_.timeout_ms);
   Transfer& transfer = message->transfer();
   const bool is_send = static_cast<Kind>(message->descriptor().kind) == Kind::kSend;
+  message->started_at(messages_.size(), ended_messages_);
   messages_.push_back(std::move(message));
   if (is_send)
     messenger_.send(transfer);
@@ -152,13 +153,13 @@ int Group::step_collectives() {
 
 int Group::reap_messages() {
   int ended = 0;
-  for (size_t i = 0; i < messages_.size();) {
-    if (!messages_[i]->ended()) {
-      ++i;
-      continue;
+  for (MessageOperation* next = ended_messages_.take(); next; next = ended_messages_.take()) {
+    const size_t place = next->place();
+    const std::shared_ptr<MessageOperation> message = std::move(messages_[place]);
+    if (place + 1 != messages_.size()) {
+      messages_[place] = std::move(messages_.back());
+      messages_[place]->move_to(place);
     }
-    const std::shared_ptr<MessageOperation> message = std::move(messages_[i]);
-    messages_[i] = std::move(messages_.back());
     messages_.pop_back();
     ++completed_;
     message->finish(Status());

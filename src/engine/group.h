@@ -97,7 +97,7 @@ class Group final : public PacketSink {
   uint64_t failed() const { return failed_; }
   // One pass over everything under way. Returns how much moved: 0 when idle.
   int progress();
-  // Until a fault that a peer has told of is due; Millis::max() if there is none.
+  // Until there is something to do that no event tells of; Millis::max() if there is nothing.
   Millis longest_sleep() const;
   // Takes note of members on other hosts whose end has become known.
   void hear_of_ends();
@@ -192,6 +192,7 @@ class Group final : public PacketSink {
   Messenger messenger_;
   std::deque<std::shared_ptr<Collective>> collectives_;  // only the first one runs
   std::vector<std::shared_ptr<MessageOperation>> messages_;
+  EndedMessages ended_messages_;  // some of them
   // Collectives by number, modulo the length. This rank's last ones: one that ended early, as a broadcast's
   // root does, may turn out to differ from a peer's later. Peers' latest ones, by rank, empty before the
   // first is known: peers may be some calls ahead.

@@ -20,6 +20,12 @@ constexpr double kArrivalSeconds = 0.2;
 
 }  // namespace
 
+template <class F>
+void Group::for_each_operation(F&& f) const {
+  for (const auto& collective : collectives_) f(*collective);
+  for (const auto& message : messages_) f(*message);
+}
+
 void Group::check() {
   if (!fault_.ok()) return;
   check_members();
@@ -118,8 +124,19 @@ void Group::hear_fault(uint32_t peer, uint64_t code, uint64_t culprit, std::stri
 }
 
 Millis Group::longest_sleep() const {
-  if (!peer_fault_ || !fault_.ok()) return Millis::max();
-  return std::max(Millis(0), std::chrono::ceil<Millis>(peer_fault_->adopt - Clock::now()));
+  if (!fault_.ok()) return Millis::max();
+  const auto until = [now = Clock::now()](Clock::time_point then) {
+    return std::max(Millis(0), std::chrono::ceil<Millis>(then - now));
+  };
+  if (peer_fault_) return until(peer_fault_->adopt);
+  constexpr Millis kSoon(100);  // what check() does some time after an event, and refused packets' next try
+  const auto is_gone = [](const Member& member) { return member.state != Member::State::kAlive; };
+  const bool soon = (!collectives_.empty() && !collectives_.front()->probed) || disagrees_ ||
+                    messenger_.has_outgoing() ||
+                    std::any_of(config_.members.begin(), config_.members.end(), is_gone);
+  auto first = Clock::time_point::max();
+  for_each_operation([&](const Operation& operation) { first = std::min(first, operation.deadline().at()); });
+  return std::min(until(first), soon ? kSoon : Millis::max());
 }
 
 void Group::check_waiting_for_gone() {
@@ -153,12 +170,6 @@ void Group::check_waiting_for_gone() {
   }
 }
 
-template <class F>
-void Group::for_each_operation(F&& f) const {
-  for (const auto& collective : collectives_) f(*collective);
-  for (const auto& message : messages_) f(*message);
-}
-
 std::string Group::waiting_for(const Operation& operation) const {
   std::string text;
   for (uint32_t peer = 0; peer < size(); ++peer) {
@@ -176,7 +187,7 @@ void Group::check_time() {
   for_each_operation([&](Operation& operation) {
     if (operation.deadline().passed(now) && !late) late = &operation;
     const uint64_t quarter = operation.timeout_ms() / 4;
-    if (operation.warned || quarter < 1000 || operation.elapsed() * 1e3 < static_cast<double>(quarter))
+    if (operation.warned || quarter < 1000 || operation.elapsed(now) * 1e3 < static_cast<double>(quarter))
       return;
     operation.warned = true;
     if (slow)

@@ -89,6 +89,7 @@ void Group::fence(uint32_t peer) {
 
 void Group::end_all(const Status& why) {
   messenger_.clear();
+  ended_messages_.clear();
   failed_ += collectives_.size() + messages_.size();
   // Nothing here may fail: somebody waits for each of them, if need be without much of a message.
   const auto end = [&](Operation& operation) {

@@ -38,7 +38,8 @@ void run_local(const Step& step, const Buffers& buffers, const Arithmetic& a) {
   std::vector<const void*> sources;
   for (const Range& range : step.sources) sources.push_back(at(buffers, range));
   void* const destination[] = {at(buffers, step.range)};
-  reduce(destination, sources, step.range.bytes / type_size(a.type), a.type, a.op, a.ranks, a.factors);
+  const int op = step.partial && a.op == FLOE_AVG ? static_cast<int>(FLOE_SUM) : a.op;
+  reduce(destination, sources, step.range.bytes / type_size(a.type), a.type, op, a.ranks, a.factors);
 }
 
 }  // namespace floe

@@ -2,11 +2,28 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
+#include <utility>
 
 #include "engine/messenger.h"
 #include "engine/operation.h"
 
 namespace floe {
+
+class MessageOperation;
+
+// Messages that have ended and that nobody has been told of, in that order: a pass costs what has ended, not
+// what is under way. Their chain runs through them, so that to end allocates nothing.
+class EndedMessages {
+ public:
+  void add(MessageOperation& message);
+  MessageOperation* take();  // null: there is none
+  void clear() { first_ = last_ = nullptr; }
+
+ private:
+  MessageOperation* first_ = nullptr;
+  MessageOperation* last_ = nullptr;
+};
 
 class MessageOperation final : public Operation, private TransferOwner {
  public:
@@ -16,7 +33,13 @@ class MessageOperation final : public Operation, private TransferOwner {
   }
 
   Transfer& transfer() { return transfer_; }
-  bool ended() const { return ended_; }
+  // Before it is sent or received: `place` is where its group keeps it.
+  void started_at(size_t place, EndedMessages& ended) {
+    place_ = place;
+    list_ = &ended;
+  }
+  void move_to(size_t place) { place_ = place; }
+  size_t place() const { return place_; }
 
   bool waits_for(uint32_t rank) const override {
     if (ended_) return false;
@@ -31,10 +54,24 @@ class MessageOperation final : public Operation, private TransferOwner {
     ended_ = true;
     source = transfer.peer;
     bytes = transfer.bytes;
+    list_->add(*this);
   }
 
+  friend class EndedMessages;
   Transfer transfer_;
   bool ended_ = false;
+  size_t place_ = 0;
+  EndedMessages* list_ = nullptr;
+  MessageOperation* next_ended_ = nullptr;
 };
+
+inline void EndedMessages::add(MessageOperation& message) {
+  (first_ ? last_->next_ended_ : first_) = &message;
+  last_ = &message;
+}
+
+inline MessageOperation* EndedMessages::take() {
+  return first_ ? std::exchange(first_, first_->next_ended_) : nullptr;
+}
 
 }  // namespace floe

@@ -231,6 +231,10 @@ void Messenger::consumed(uint32_t source, uint64_t bytes) {
   control(source, h);
 }
 
+bool Messenger::has_outgoing() const {
+  return !std::all_of(lanes_.begin(), lanes_.end(), [](const Lane& lane) { return lane.empty(); });
+}
+
 bool Messenger::has_control() const {
   return std::any_of(lanes_.begin(), lanes_.end(), [](const Lane& lane) { return !lane.control.empty(); });
 }

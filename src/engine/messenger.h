@@ -75,7 +75,8 @@ class Messenger {
   // Sends what can be sent. Returns how many packets left.
   int pump();
 
-  // Whether control packets wait to be sent.
+  // Whether packets wait to be sent: any, or control packets.
+  bool has_outgoing() const;
   bool has_control() const;
   bool has_control(uint32_t peer) const { return !lanes_[peer].control.empty(); }
 

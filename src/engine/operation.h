@@ -91,7 +91,9 @@ class Operation {
   uint64_t sequence() const { return sequence_; }
   const Deadline& deadline() const { return deadline_; }
   uint64_t timeout_ms() const { return timeout_ms_; }
-  double elapsed() const { return seconds_since(start_); }
+  double elapsed(Clock::time_point now = Clock::now()) const {
+    return std::chrono::duration<double>(now - start_).count();
+  }
   // "all_reduce #412 (bfloat16 x 1048576, sum) on 'world'".
   std::string title() const;
 

@@ -29,6 +29,7 @@ struct Step {
   Range range;                 // what is sent, received, or written
   std::vector<Range> sources;  // kReduce: in the order of summation; kCopy: one
   std::vector<StepId> needs;   // steps that must have ended
+  bool partial = false;        // kReduce: others will be added, so that FLOE_AVG does not divide yet
 };
 
 // Steps in an order in which each comes after those it needs.
@@ -40,8 +41,8 @@ class Schedule {
   StepId receive(uint32_t peer, uint16_t tag, Range range, std::vector<StepId> needs = {}) {
     return add({Step::Kind::kReceive, peer, tag, range, {}, std::move(needs)});
   }
-  StepId reduce(Range to, std::vector<Range> sources, std::vector<StepId> needs) {
-    return add({Step::Kind::kReduce, 0, 0, to, std::move(sources), std::move(needs)});
+  StepId reduce(Range to, std::vector<Range> sources, std::vector<StepId> needs, bool partial = false) {
+    return add({Step::Kind::kReduce, 0, 0, to, std::move(sources), std::move(needs), partial});
   }
   StepId copy(Range to, Range from, std::vector<StepId> needs = {}) {
     return add({Step::Kind::kCopy, 0, 0, to, {from}, std::move(needs)});

@@ -189,12 +189,10 @@ void FabricTransport::refused(Link& link, const Rail& rail) {
     lose(link,
          error(FLOE_ERR_PEER, "{}: its connection is gone and cannot be made again for {} s (provider {})",
                link.who, kUnreachable.count(), endpoint.provider()));
-  } else if (rail.index() != 0 &&
-             !std::exchange(way.warned, true)) {  // it may only be busy with other things
+  } else if (rail.index() != 0 && !std::exchange(way.warned, true)) {  // it may only be busy otherwise
     log(LogLevel::kWarn,
-        "fabric: {} has not answered for {} s at rail {} ({}), and less carried by the others: if it can't "
-        "be "
-        "reached from {}, set FLOE_IFNAME on both hosts so that their interfaces match in order",
+        "fabric: {} has not answered for {} s at rail {} ({}): the other rails carry its share; if it can't "
+        "be reached from {}, set FLOE_IFNAME on both hosts so that their interfaces match in order",
         link.who, kUnreachable.count(), rail.index(), endpoint.device(), endpoint.host_address());
   }
 }

@@ -5,9 +5,9 @@
 #include <rdma/fabric.h>
 #include <sys/socket.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <cstddef>
 #include <cstring>
 #include <filesystem>
 #include <system_error>
@@ -29,9 +29,11 @@ std::string host_of(const std::string& name) {
   return {reinterpret_cast<const char*>(&v6.sin6_addr), sizeof v6.sin6_addr};
 }
 
-in_port_t port_of(const sockaddr_storage& address) {  // at the same place in both
-  return reinterpret_cast<const sockaddr_in&>(address).sin_port;
+std::string port_of(const std::string& name) {  // at the same place in both
+  return name.substr(offsetof(sockaddr_in, sin_port), sizeof(in_port_t));
 }
+
+bool is_any(const std::string& host) { return host.find_first_not_of('\0') == host.npos; }
 
 // "If the packet's source is one of these, take it; else drop it": a comparison for each word of each.
 std::vector<sock_filter> program(const std::set<std::string>& hosts) {
@@ -59,15 +61,16 @@ bool ListenerGate::is_listener(int fd) const {
   int listens = 0;
   socklen_t size = sizeof listens;
   if (::getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &size) != 0 || listens == 0) return false;
-  sockaddr_storage bound{}, own{};
-  size = sizeof bound;
-  if (::getsockname(fd, reinterpret_cast<sockaddr*>(&bound), &size) != 0) return false;
-  std::memcpy(&own, own_.data(), std::min(own_.size(), sizeof own));
-  return bound.ss_family == own.ss_family && port_of(bound) == port_of(own);
+  std::string bound(sizeof(sockaddr_storage), '\0');
+  size = static_cast<socklen_t>(bound.size());
+  if (::getsockname(fd, reinterpret_cast<sockaddr*>(bound.data()), &size) != 0) return false;
+  const std::string host = host_of(bound), own = host_of(own_);
+  // Another rail's may have the same port, at its own address.
+  return host.size() == own.size() && (host == own || is_any(host)) && port_of(bound) == port_of(own_);
 }
 
 void ListenerGate::shut(const std::string& name, uint32_t format) {
-  if (format != FI_SOCKADDR_IN && format != FI_SOCKADDR_IN6) return;
+  if ((format != FI_SOCKADDR_IN && format != FI_SOCKADDR_IN6) || host_of(name).empty()) return;
   own_ = name;
   std::error_code none;
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd", none)) {

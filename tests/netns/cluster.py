@@ -143,6 +143,19 @@ class Cluster:
         for rail in range(self.rails):
             self._ip(f"link set p{host}.{rail} nomaster", inside=self._holders[0].pid)
 
+    def shape(self, bits_per_second: float) -> None:
+        """Both ends of every cable carry no more: bursts of 200 us, a queue of 10 ms."""
+        burst = max(70_000, int(bits_per_second / 8 / 5000))  # at least the largest packet
+        queue = max(400_000, int(bits_per_second / 8 / 100))
+        for rail in range(self.rails):
+            for host in range(self.hosts):
+                for holder, nic in ((0, f"p{host}.{rail}"), (1 + host, f"eth{rail}")):
+                    self._run(
+                        f"tc qdisc replace dev {nic} root tbf rate {bits_per_second:.0f}bit"
+                        f" burst {burst} limit {queue}",
+                        inside=self._holders[holder].pid,
+                    )
+
     def reset_connections(self, host: int) -> None:
         """Ends all TCP connections of a host with a reset to the other side."""
         done = self.start(host, ["ss", "--tcp", "--kill", "state", "established"], {})
@@ -220,15 +233,15 @@ class Cluster:
         self._ip(f"link set {nic} up", inside=holder)
 
     def _ip(self, arguments: str, inside: int | None = None) -> None:
+        self._run(f"ip {arguments}", inside)
+
+    def _run(self, command: str, inside: int | None = None) -> None:
         enter = ["nsenter", "-t", str(inside), "-n"] if inside else []
         done = subprocess.run(
-            [*enter, "ip", *arguments.split()],
-            capture_output=True,
-            text=True,
-            timeout=SETUP_SECONDS,
+            [*enter, *command.split()], capture_output=True, text=True, timeout=SETUP_SECONDS
         )
         if done.returncode:
-            raise ClusterError(f"ip {arguments}: {done.stderr.strip()}")
+            raise ClusterError(f"{command}: {done.stderr.strip()}")
 
     def _remove(self) -> None:
         """Kills what still runs on the hosts, then the holders: the namespaces go with them."""

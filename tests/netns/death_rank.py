@@ -3,19 +3,13 @@
 import ctypes
 import os
 import time
-from pathlib import Path
 
-FLOAT32, SUM = 0, 0
-IN_PLACE = ctypes.c_void_p(-1)
-
-build = Path(__file__).parents[2] / os.environ.get("BUILD_DIR", "build")
-floe = ctypes.CDLL(str(build / "src" / "api" / "libfloe.so.0"))
-floe.floe_last_error.restype = ctypes.c_char_p
+from library import floe, last_error, sum_in_place
 
 
 def check(status: int) -> None:
     if status:
-        print(f"{time.time():.3f} {floe.floe_last_error().decode()}", flush=True)
+        print(f"{time.time():.3f} {last_error()}", flush=True)
         time.sleep(float(os.environ.get("LINGER", "0")))  # nobody learns of this one's end instead
         os._exit(0)
 
@@ -32,11 +26,7 @@ def main() -> None:
         start = time.time()
         # Rank 0's clock decides for all.
         value.value = 1.0 if os.environ["RANK"] == "0" and start > end else 0.0
-        check(
-            floe.floe_all_reduce(
-                world, IN_PLACE, ctypes.byref(value), ctypes.c_uint64(1), FLOAT32, SUM, None
-            )
-        )
+        check(sum_in_place(world, ctypes.byref(value), 1))
         longest = max(longest, time.time() - start)
         turns += 1
         if turns == 1:

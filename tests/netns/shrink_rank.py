@@ -2,14 +2,8 @@
 
 import ctypes
 import os
-from pathlib import Path
 
-FLOAT32, SUM = 0, 0
-IN_PLACE = ctypes.c_void_p(-1)
-
-build = Path(__file__).parents[2] / os.environ.get("BUILD_DIR", "build")
-floe = ctypes.CDLL(str(build / "src" / "api" / "libfloe.so.0"))
-floe.floe_last_error.restype = ctypes.c_char_p
+from library import floe, last_error, sum_in_place
 
 
 class Info(ctypes.Structure):
@@ -26,14 +20,13 @@ class Info(ctypes.Structure):
 
 def check(status: int) -> None:
     if status:
-        print(f"error: {floe.floe_last_error().decode()}", flush=True)
+        print(f"error: {last_error()}", flush=True)
         os._exit(0)
 
 
 def reduce_ones(comm: ctypes.c_void_p) -> tuple[int, float]:
     value = ctypes.c_float(1)
-    count = ctypes.c_uint64(1)
-    status = floe.floe_all_reduce(comm, IN_PLACE, ctypes.byref(value), count, FLOAT32, SUM, None)
+    status = sum_in_place(comm, ctypes.byref(value), 1)
     return status, value.value
 
 

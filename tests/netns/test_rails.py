@@ -48,7 +48,8 @@ def test_one_interface_carries_all_by_default(hosts: Cluster) -> None:
 
 
 def test_two_rails_share_the_data(hosts: Cluster) -> None:
-    for host in reduce_over(hosts, FLOE_RAILS="2"):
+    # Both take the range's first free port, each at its own address.
+    for host in reduce_over(hosts, FLOE_RAILS="2", FLOE_PORT_RANGE="20000-20009"):
         assert host["eth0"] + host["eth1"] >= MEGABYTES
         assert host["eth0"] > MEGABYTES / 4
         assert host["eth1"] > MEGABYTES / 4

@@ -104,7 +104,9 @@ bool check(const Settings& settings, double seconds) {
   const auto used = info::check_network(findings, settings, job);
   if (job.launch && job.launch->size > 1)
     info::check_pairs(findings, job, used, seconds);
-  else
+  else if (!job.problem.empty())
+    findings.wrong("ranks", job.problem, "");
+  else if (!job.launch)
     findings.good("ranks", "no launcher: start this with torchrun, mpirun or srun to measure between them");
   print_findings(findings, job);
   return findings.all_works();

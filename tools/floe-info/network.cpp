@@ -1,7 +1,5 @@
 #include "network.h"
 
-#include <arpa/inet.h>
-#include <ifaddrs.h>
 #include <linux/ethtool.h>
 #include <linux/sockios.h>
 #include <net/if.h>
@@ -154,27 +152,21 @@ void check_ports(Findings& findings, const PortRange& range, uint32_t ranks) {
 
 std::vector<Interface> interfaces() {
   std::vector<Interface> found;
-  ifaddrs* list = nullptr;
-  if (::getifaddrs(&list) != 0) return found;
-  const std::unique_ptr<ifaddrs, decltype(&::freeifaddrs)> owner(list, ::freeifaddrs);
   const UniqueFd socket(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
-  for (const ifaddrs* i = list; i; i = i->ifa_next) {
-    const sockaddr* const a = i->ifa_addr;
-    if (!a || !(i->ifa_flags & IFF_UP) || (a->sa_family != AF_INET && a->sa_family != AF_INET6)) continue;
-    if (a->sa_family == AF_INET6 &&
-        IN6_IS_ADDR_LINKLOCAL(&reinterpret_cast<const sockaddr_in6*>(a)->sin6_addr))
-      continue;
-    found.push_back({i->ifa_name, text_of(*a), mtu_of(socket.get(), i->ifa_name),
-                     megabits_of(socket.get(), i->ifa_name), (i->ifa_flags & IFF_LOOPBACK) != 0});
-  }
+  for (const fabric::Interface& i : fabric::interfaces())
+    found.push_back({i.name, i.address, mtu_of(socket.get(), i.name.c_str()),
+                     megabits_of(socket.get(), i.name.c_str()), i.loopback});
   return found;
 }
 
 Job job_of(const Settings& settings) {
   Job job;
-  if (auto launch = discover_launch(settings); launch.ok()) {
+  auto launch = discover_launch(settings);
+  if (launch.ok()) {
     job.local_ranks = local_ranks_of(launch->size);
     job.launch = std::move(*launch);
+  } else if (has_launcher()) {
+    job.problem = launch.status().message();
   }
   return job;
 }
@@ -188,6 +180,8 @@ std::optional<Interface> check_network(Findings& findings, const Settings& setti
   options.interface = settings.interface;
   options.route_to = job.launch ? job.launch->address : "";
   options.ports = settings.port_range;
+  options.rails = settings.rails;
+  options.always_registers = settings.always_registers;
   const auto fabric = FabricTransport::open(options);
   if (fabric.ok()) {
     const auto of_it = [&](const Interface& i) { return i.address == (*fabric)->host_address(); };

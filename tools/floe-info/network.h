@@ -25,7 +25,8 @@ std::vector<Interface> interfaces();
 
 // What the ranks of this job are, as far as variables tell.
 struct Job {
-  std::optional<Launch> launch;  // none: no launcher
+  std::optional<Launch> launch;  // none: no launcher, or `problem`
+  std::string problem;           // what is wrong with the launcher's variables
   uint32_t local_ranks = 1;      // on this host
   bool several_hosts() const { return launch && launch->size > local_ranks; }
 };

@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <set>
+#include <tuple>
 
 #include "simulation.h"
 
@@ -12,26 +14,54 @@ namespace {
 
 using Make = Schedule (*)(uint32_t ranks, uint32_t rank, Elements data);
 
+void check_all_reduce_of(Make make, uint32_t ranks, uint64_t count, bool in_place) {
+  std::vector<RankState> states(ranks);
+  for (uint32_t rank = 0; rank < ranks; ++rank) {
+    states[rank].schedule = make(ranks, rank, {count, sizeof(Element)});
+    states[rank].in_place = in_place;
+    (in_place ? states[rank].recv : states[rank].send) = input(rank, count);
+    if (!in_place) states[rank].recv.resize(count, -2);
+  }
+  Simulation simulation(std::move(states), ranks);
+  ASSERT_TRUE(simulation.run());
+  for (uint32_t rank = 0; rank < ranks; ++rank)
+    EXPECT_EQ(simulation.rank(rank).recv, sum_of_inputs(ranks, count)) << "rank " << rank;
+}
+
 void check_all_reduce(Make make) {
   for (const bool in_place : {false, true})
-    for_each_case([&](uint32_t ranks, uint64_t count) {
-      std::vector<RankState> states(ranks);
-      for (uint32_t rank = 0; rank < ranks; ++rank) {
-        states[rank].schedule = make(ranks, rank, {count, sizeof(Element)});
-        states[rank].in_place = in_place;
-        (in_place ? states[rank].recv : states[rank].send) = input(rank, count);
-        if (!in_place) states[rank].recv.resize(count, -2);
-      }
-      Simulation simulation(std::move(states), ranks);
-      ASSERT_TRUE(simulation.run());
-      for (uint32_t rank = 0; rank < ranks; ++rank)
-        EXPECT_EQ(simulation.rank(rank).recv, sum_of_inputs(ranks, count)) << "rank " << rank;
-    });
+    for_each_case([&](uint32_t ranks, uint64_t count) { check_all_reduce_of(make, ranks, count, in_place); });
 }
 
 TEST(Algorithms, ExchangeAllReduceSums) { check_all_reduce(exchange_all_reduce); }
 TEST(Algorithms, DirectAllReduceSums) { check_all_reduce(direct_all_reduce); }
-TEST(Algorithms, SelectedAllReduceSums) { check_all_reduce(all_reduce); }
+TEST(Algorithms, RingAllReduceSums) { check_all_reduce(ring_all_reduce); }
+TEST(Algorithms, SelectedAllReduceSums) {
+  check_all_reduce([](uint32_t n, uint32_t rank, Elements data) { return all_reduce(n, rank, data, false); });
+  check_all_reduce([](uint32_t n, uint32_t rank, Elements data) { return all_reduce(n, rank, data, true); });
+}
+
+// More chunks than may be under way: slots are used again.
+TEST(Algorithms, LargeAllReducesSumInChunks) {
+  for (const Make make : {direct_all_reduce, ring_all_reduce})
+    for (const uint32_t ranks : {2u, 3u, 5u})
+      for (const bool in_place : {false, true}) check_all_reduce_of(make, ranks, 400'009, in_place);
+}
+
+// Tags of 16 bits, less the one of with_factors(), are enough for the largest; and scratch does not grow.
+TEST(Algorithms, HugeAllReducesFit) {
+  for (const Make make : {direct_all_reduce, ring_all_reduce})
+    for (const uint32_t ranks : {2u, 64u}) {
+      const Schedule schedule = make(ranks, ranks - 1, {uint64_t{1} << 36, 4});
+      EXPECT_LT(schedule.scratch_bytes(), uint64_t{8} << 30) << "of 256 GiB";
+      std::set<std::tuple<bool, uint32_t, uint16_t>> seen;
+      for (const Step& step : schedule.steps()) {
+        if (step.kind != Step::Kind::kSend && step.kind != Step::Kind::kReceive) continue;
+        EXPECT_LT(step.tag, 0xFFFF);
+        EXPECT_TRUE(seen.emplace(step.kind == Step::Kind::kSend, step.peer, step.tag).second);
+      }
+    }
+}
 
 TEST(Algorithms, ReduceLeavesTheSumOnTheRoot) {
   for (const bool in_place : {false, true})

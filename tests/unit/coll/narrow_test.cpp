@@ -184,5 +184,27 @@ TEST(NarrowAllReduce, HalvesWhatTravels) {
   EXPECT_EQ(2 * apart, together);
 }
 
+// Sums on their way around are not divided yet; all ranks get the bits of the part's owner.
+TEST(RingAllReduce, AveragesDivideOnce) {
+  constexpr uint64_t kCount = 100'003;
+  for (const uint32_t ranks : {2u, 3u, 8u}) {
+    std::vector<NarrowRank> states(ranks);
+    for (uint32_t rank = 0; rank < ranks; ++rank) {
+      states[rank].schedule = ring_all_reduce(ranks, rank, {kCount, sizeof(float)});
+      states[rank].recv = inputs(rank, kCount);
+      states[rank].in_place = true;
+    }
+    NarrowSimulation simulation(std::move(states), FLOE_AVG);
+    ASSERT_TRUE(simulation.run());
+    std::vector<double> average(kCount);
+    for (uint32_t rank = 0; rank < ranks; ++rank) {
+      const Values values = inputs(rank, kCount);
+      for (uint64_t i = 0; i < kCount; ++i) average[i] += double{values[i]} / ranks;
+      EXPECT_EQ(simulation.result(0), simulation.result(rank)) << rank;
+    }
+    for (uint64_t i = 0; i < kCount; ++i) ASSERT_NEAR(simulation.result(0)[i], average[i], 1e-6 * ranks) << i;
+  }
+}
+
 }  // namespace
 }  // namespace floe

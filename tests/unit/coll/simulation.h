@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -27,6 +28,8 @@ struct RankState {
   std::optional<uint64_t> factors_at;  // in scratch; rank r's is 1000 + r
   std::vector<bool> ended;
 
+  bool has_ended() const { return std::find(ended.begin(), ended.end(), false) == ended.end(); }
+
   std::span<Element> at(const Range& range) {
     Data& data = range.buffer == Buffer::kScratch             ? scratch
                  : range.buffer == Buffer::kSend && !in_place ? send
@@ -39,28 +42,38 @@ struct RankState {
 class Simulation {
  public:
   Simulation(std::vector<RankState> ranks, uint32_t seed) : ranks_(std::move(ranks)), random_(seed) {
-    for (RankState& r : ranks_) {
+    for (uint32_t rank = 0; rank < ranks_.size(); ++rank) {
+      RankState& r = ranks_[rank];
       r.scratch.resize(r.schedule.scratch_bytes() / sizeof(Element), -1);
-      r.ended.resize(r.schedule.steps().size());
+      const auto& steps = r.schedule.steps();
+      r.ended.resize(steps.size());
+      missing_.emplace_back(steps.size());
+      then_.emplace_back(steps.size());
+      for (StepId id = 0; id < steps.size(); ++id) {
+        missing_[rank][id] = steps[id].needs.size();
+        for (const StepId need : steps[id].needs) then_[rank][need].push_back(id);
+        if (steps[id].needs.empty()) pending_.emplace_back(rank, id);
+      }
     }
   }
 
   // False if it gets stuck: a deadlock of the schedule.
   bool run() {
-    std::vector<std::pair<uint32_t, StepId>> pending;
-    for (uint32_t rank = 0; rank < ranks_.size(); ++rank)
-      for (StepId id = 0; id < ranks_[rank].ended.size(); ++id) pending.emplace_back(rank, id);
-    while (!pending.empty()) {
-      const size_t start = random_() % pending.size();
+    while (!pending_.empty()) {
+      const size_t start = random_() % pending_.size();
       size_t i = 0;
-      while (i < pending.size() && !can_run(pending[(start + i) % pending.size()])) ++i;
-      if (i == pending.size()) return false;
-      auto& chosen = pending[(start + i) % pending.size()];
-      run_step(chosen.first, chosen.second);
-      chosen = pending.back();
-      pending.pop_back();
+      while (i < pending_.size() && !can_run(pending_[(start + i) % pending_.size()])) ++i;
+      if (i == pending_.size()) return false;
+      auto& chosen = pending_[(start + i) % pending_.size()];
+      const auto [rank, id] = chosen;
+      chosen = pending_.back();
+      pending_.pop_back();
+      run_step(rank, id);
+      for (const StepId next : then_[rank][id])
+        if (--missing_[rank][next] == 0) pending_.emplace_back(rank, next);
     }
-    return wire_.empty();
+    return wire_.empty() &&
+           std::all_of(ranks_.begin(), ranks_.end(), [](const RankState& r) { return r.has_ended(); });
   }
 
   RankState& rank(uint32_t r) { return ranks_[r]; }
@@ -71,8 +84,6 @@ class Simulation {
   bool can_run(std::pair<uint32_t, StepId> which) {
     const auto [rank, id] = which;
     const Step& step = ranks_[rank].schedule.steps()[id];
-    for (const StepId need : step.needs)
-      if (!ranks_[rank].ended[need]) return false;
     return step.kind != Step::Kind::kReceive || wire_.contains({step.peer, rank, step.tag});
   }
 
@@ -116,6 +127,9 @@ class Simulation {
   }
 
   std::vector<RankState> ranks_;
+  std::vector<std::pair<uint32_t, StepId>> pending_;    // whose needs have ended
+  std::vector<std::vector<size_t>> missing_;            // by rank and step: needs that have not
+  std::vector<std::vector<std::vector<StepId>>> then_;  // by rank and step: who needs it
   std::map<Channel, Data> wire_;
   std::mt19937 random_;
 };

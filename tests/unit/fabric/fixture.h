@@ -56,6 +56,23 @@ class Collector final : public PacketSink {
 // Opens on loopback; the test fails if it cannot.
 std::unique_ptr<FabricTransport> open_transport(const std::string& provider);
 
+// One end of a conversation: sends its stream, collects the others'.
+struct End {
+  End(std::unique_ptr<FabricTransport> opened, uint32_t self, uint32_t sources = 2)
+      : transport(std::move(opened)),
+        stream(self, transport->max_payload()),
+        received(sources, transport->max_payload()) {}
+  void send_some(uint64_t limit) {
+    while (sent < limit && transport->try_send(peer, stream.header(sent), stream.payload(sent))) ++sent;
+  }
+
+  std::unique_ptr<FabricTransport> transport;
+  PeerId peer = 0;
+  Stream stream;
+  uint64_t sent = 0;
+  Collector received;
+};
+
 // Progresses all until `done`; whether that came before the deadline.
 using Pair = std::pair<FabricTransport*, PacketSink*>;
 bool progress_until(const std::vector<Pair>& all, const std::function<bool()>& done, Millis limit = kLong);

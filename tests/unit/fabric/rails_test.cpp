@@ -22,25 +22,13 @@ FabricOptions options(const std::string& provider, uint32_t rails, bool always_r
   return o;
 }
 
-struct Side {
-  Side(const FabricOptions& options, uint32_t self)
-      : transport(std::move(*FabricTransport::open(options))),
-        stream(self, transport->max_payload()),
-        received(2, transport->max_payload()) {}
-  void send_some(uint64_t limit) {
-    while (sent < limit && transport->try_send(peer, stream.header(sent), stream.payload(sent))) ++sent;
-  }
-
-  std::unique_ptr<FabricTransport> transport;
-  PeerId peer = 0;
-  Stream stream;
-  uint64_t sent = 0;
-  Collector received;
-};
+std::unique_ptr<FabricTransport> open(const FabricOptions& options) {
+  return std::move(*FabricTransport::open(options));
+}
 
 // Both streams arrive whole and in order.
 void converse(const FabricOptions& options, uint64_t packets) {
-  Side a(options, 0), b(options, 1);
+  End a(open(options), 0), b(open(options), 1);
   a.peer = *a.transport->add_peer(b.transport->address(), "rank 1");
   b.peer = *b.transport->add_peer(a.transport->address(), "rank 0");
   EXPECT_TRUE(progress_until({{a.transport.get(), &a.received}, {b.transport.get(), &b.received}},
@@ -62,7 +50,7 @@ TEST_F(FabricRailsTest, StreamsOverSeveralRailsArriveInOrder) {
 }
 
 TEST_F(FabricRailsTest, ASleeperWakesWhicheverRailAPacketComesOver) {
-  Side a(options("tcp", 2), 0), b(options("tcp", 2), 1);
+  End a(open(options("tcp", 2)), 0), b(open(options("tcp", 2)), 1);
   a.peer = *a.transport->add_peer(b.transport->address(), "rank 1");
   b.peer = *b.transport->add_peer(a.transport->address(), "rank 0");
   const std::vector<Pair> both = {{a.transport.get(), &a.received}, {b.transport.get(), &b.received}};
@@ -84,8 +72,8 @@ TEST_F(FabricRailsTest, ASleeperWakesWhicheverRailAPacketComesOver) {
 }
 
 TEST_F(FabricRailsTest, AnotherNumberOfRailsIsRefused) {
-  const auto one = std::move(*FabricTransport::open(options("tcp", 1)));
-  const auto two = std::move(*FabricTransport::open(options("tcp", 2)));
+  const auto one = open(options("tcp", 1));
+  const auto two = open(options("tcp", 2));
   EXPECT_THAT(EndpointAddress::parse(two->address())->names, SizeIs(2));
   const auto added = one->add_peer(two->address(), "rank 1 (host b)");
   EXPECT_EQ(FLOE_ERR_MISMATCH, added.status().code());

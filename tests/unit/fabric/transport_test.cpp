@@ -13,25 +13,8 @@ using testing::IsEmpty;
 class FabricTransportTest : public ProviderTest {};
 FLOE_ALL_PROVIDERS(FabricTransportTest);
 
-// One end of a conversation: sends its stream, collects the other's.
-struct End {
-  explicit End(const std::string& provider, uint32_t self, uint32_t sources)
-      : transport(open_transport(provider)),
-        stream(self, transport->max_payload()),
-        received(sources, transport->max_payload()) {}
-  void send_some(uint64_t limit) {
-    while (sent < limit && transport->try_send(peer, stream.header(sent), stream.payload(sent))) ++sent;
-  }
-
-  std::unique_ptr<FabricTransport> transport;
-  PeerId peer = 0;
-  Stream stream;
-  uint64_t sent = 0;
-  Collector received;
-};
-
 struct Two {
-  explicit Two(const std::string& provider) : a(provider, 0, 2), b(provider, 1, 2) {
+  explicit Two(const std::string& provider) : a(open_transport(provider), 0), b(open_transport(provider), 1) {
     a.peer = *a.transport->add_peer(b.transport->address(), "rank 1");
     b.peer = *b.transport->add_peer(a.transport->address(), "rank 0");
   }
@@ -69,7 +52,7 @@ TEST_P(FabricTransportTest, DeliversBothStreamsInOrderByteForByte) {
 TEST_P(FabricTransportTest, DeliversBetweenProcesses) {
   constexpr uint64_t kPackets = 10'000;
   Process other([&](int socket) {
-    End end(provider(), 1, 2);
+    End end(open_transport(provider()), 1);
     send_line(socket, end.transport->address());
     end.peer = *end.transport->add_peer(receive_line(socket), "rank 0");
     send_line(socket, "added");
@@ -80,7 +63,7 @@ TEST_P(FabricTransportTest, DeliversBetweenProcesses) {
     });
     return arrived ? 0 : 1;
   });
-  End end(provider(), 0, 2);
+  End end(open_transport(provider()), 0);
   end.peer = *end.transport->add_peer(receive_line(other.socket()), "rank 1");
   send_line(other.socket(), end.transport->address());
   receive_line(other.socket());
@@ -149,7 +132,7 @@ TEST_P(FabricTransportTest, EightSendersToOneReceiver) {
   std::vector<std::unique_ptr<End>> senders;
   std::vector<Pair> all = {{receiver.get(), &received}};
   for (uint32_t i = 0; i < kSenders; ++i) {
-    senders.push_back(std::make_unique<End>(provider(), i, 1));
+    senders.push_back(std::make_unique<End>(open_transport(provider()), i, 1));
     ASSERT_TRUE(receiver->add_peer(senders[i]->transport->address(), "a sender").ok());
     senders[i]->peer = *senders[i]->transport->add_peer(receiver->address(), "the receiver");
     all.emplace_back(senders[i]->transport.get(), &senders[i]->received);
@@ -174,7 +157,7 @@ TEST_P(FabricTransportTest, PacketAboveTheLargestSizeIsALoss) {
 
 TEST_P(FabricTransportTest, SleepsUntilAPacketComes) {
   Process other([&](int socket) {
-    End end(provider(), 1, 2);
+    End end(open_transport(provider()), 1);
     send_line(socket, end.transport->address());
     end.peer = *end.transport->add_peer(receive_line(socket), "rank 0");
     send_line(socket, "added");
@@ -190,7 +173,7 @@ TEST_P(FabricTransportTest, SleepsUntilAPacketComes) {
     receive_line(socket);
     return 0;
   });
-  End end(provider(), 0, 2);
+  End end(open_transport(provider()), 0);
   end.peer = *end.transport->add_peer(receive_line(other.socket()), "rank 1");
   send_line(other.socket(), end.transport->address());
   receive_line(other.socket());

@@ -136,6 +136,18 @@ def _local_rank(
         sys.exit(USAGE)
 
 
+def start(work: Callable[[Placement], None], ranks: int | None) -> int:
+    """Runs `work` as a launcher's rank, or in `ranks` processes here; returns an exit code."""
+    try:
+        placement = None if ranks else placement_from_environment()
+    except UsageError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return USAGE
+    if placement:
+        return run_as_launched(work, placement)
+    return start_local_ranks(ranks or 1, work)
+
+
 def start_local_ranks(ranks: int, work: Callable[[Placement], None]) -> int:
     """Runs `work` in `ranks` processes on this host and returns an exit code."""
     # The store lives here, on a port the kernel picks: no rank has to guess a free one.

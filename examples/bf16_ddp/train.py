@@ -31,14 +31,11 @@ from gradients import CommunicationShare, Exchange, exchange_gradients
 from model import ByteGPT
 from options import RUN_OPTIONS, parse_options
 from placement import (
-    USAGE,
     Placement,
     UsageError,
     connect,
-    placement_from_environment,
     require_backend,
-    run_as_launched,
-    start_local_ranks,
+    start,
     use_own_cpus,
 )
 from report import Progress, plot, require_matplotlib
@@ -286,15 +283,7 @@ def train(options: argparse.Namespace, placement: Placement) -> None:
 
 def main() -> int:
     options = parse_options(__doc__)
-    work = functools.partial(train, options)
-    try:
-        placement = None if options.ranks else placement_from_environment()
-    except UsageError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return USAGE
-    if placement:
-        return run_as_launched(work, placement)
-    return start_local_ranks(options.ranks or 1, work)
+    return start(functools.partial(train, options), options.ranks)
 
 
 if __name__ == "__main__":

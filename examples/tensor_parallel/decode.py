@@ -4,7 +4,8 @@
     python decode.py --ranks 2 --backend floe gloo none         ranks started here, on this host
 
 Each backend decodes the same tokens in the same run, a few at a time in turn. `none` leaves out the
-communication: its tokens are nonsense, its time is what the computing alone takes.
+communication: its tokens are nonsense, its time is what the computing alone takes. `vllm` is vLLM's
+own operator, where `tools/dev peers vllm` has put it.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import argparse
 import functools
 import json
+import os
 import statistics
 import sys
 import time
@@ -26,21 +28,19 @@ from decoder import AllReduce, Decoder, Shape, Weights
 # What the two examples share: where the ranks come from.
 sys.path.append(str(Path(__file__).parents[1] / "bf16_ddp"))
 from placement import (
-    USAGE,
     Placement,
     UsageError,
     connect,
-    placement_from_environment,
     require_backend,
-    run_as_launched,
-    start_local_ranks,
+    start,
     use_own_cpus,
 )
 
+ROOT = Path(__file__).parents[2]
 TIMEOUT = timedelta(seconds=120)
 TURN = 8  # tokens
 WARM_UP = 8  # tokens of each backend, which are not counted
-BACKENDS = ("floe", "gloo", "none")
+BACKENDS = ("floe", "gloo", "vllm", "none")
 
 
 def parse_options() -> argparse.Namespace:
@@ -58,6 +58,7 @@ def parse_options() -> argparse.Namespace:
     add("--prompt", default="All happy families are alike;", help="(Anna Karenina's first words)")
     add("--dtype", choices=("bfloat16", "float32"), default="bfloat16", help="(bfloat16)")
     add("--seed", type=int, default=1, help="of the weights (1)")
+    add("--peers", type=Path, default=ROOT / "build-peers", help="where vllm is (build-peers)")
     add("--json", type=Path, help="file to write the results to")
     options = parser.parse_args()
     if min(options.layers, options.width, options.heads, options.tokens, options.ranks or 1) < 1:
@@ -69,9 +70,24 @@ def parse_options() -> argparse.Namespace:
     return options
 
 
-def all_reduce_over(backend: str) -> AllReduce:
+def all_reduce_of_vllm(folder: Path) -> AllReduce:
+    sys.path.append(str(ROOT / "tools" / "floe-bench"))
+    from peer_torch import Vllm, unlink_shared_memory
+
+    key = [str(os.getpid())]
+    dist.broadcast_object_list(key)
+    rank = dist.get_rank()
+    run = Vllm(folder, rank, dist.get_world_size(), key[0]).in_place["all_reduce"]
+    dist.barrier()
+    unlink_shared_memory(key[0], rank)
+    return lambda tensor: run(tensor, tensor)
+
+
+def all_reduce_over(backend: str, peers: Path) -> AllReduce:
     if backend == "none":
         return lambda tensor: None
+    if backend == "vllm":
+        return all_reduce_of_vllm(peers / "vllm")
     group = dist.group.WORLD
     if backend != dist.get_backend():
         group = dist.new_group(backend=backend, timeout=TIMEOUT)
@@ -84,8 +100,8 @@ def all_reduce_over(backend: str) -> AllReduce:
 class Run:
     """A backend's decoding of the sequence: greedy, so that all make the same tokens."""
 
-    def __init__(self, weights: Weights, backend: str, prompt: list[int]) -> None:
-        self.decoder = Decoder(weights, all_reduce_over(backend))
+    def __init__(self, weights: Weights, all_reduce: AllReduce, prompt: list[int]) -> None:
+        self.decoder = Decoder(weights, all_reduce)
         self.logits = self.decoder.step(torch.tensor(prompt))
         self.tokens: list[int] = []
         self.seconds: list[float] = []
@@ -143,8 +159,10 @@ def decode(options: argparse.Namespace, placement: Placement) -> None:
         raise UsageError(f"--heads {options.heads} can't be divided over {ranks} ranks")
     backends = list(dict.fromkeys(options.backend))
     for backend in backends:
-        if backend != "none":
+        if backend in ("floe", "gloo"):
             require_backend(backend)
+    if "vllm" in backends and not (options.peers / "vllm" / "version").exists():
+        raise UsageError(f"vllm is not in {options.peers}: `tools/dev peers vllm` puts it there")
     use_own_cpus(placement, options.threads)
     connect(placement, "gloo" if "floe" not in backends else "floe", TIMEOUT)
 
@@ -152,7 +170,10 @@ def decode(options: argparse.Namespace, placement: Placement) -> None:
     context = len(prompt) + WARM_UP + options.tokens
     shape = Shape(options.layers, options.width, options.heads, context)
     weights = Weights(shape, placement.rank, ranks, getattr(torch, options.dtype), options.seed)
-    runs = {backend: Run(weights, backend, prompt) for backend in backends}
+    runs = {
+        backend: Run(weights, all_reduce_over(backend, options.peers), prompt)
+        for backend in backends
+    }
     while (left := context - len(prompt) - len(runs[backends[0]].tokens)) > 0:
         for run in runs.values():
             dist.barrier()
@@ -169,15 +190,7 @@ def decode(options: argparse.Namespace, placement: Placement) -> None:
 
 def main() -> int:
     options = parse_options()
-    work = functools.partial(decode, options)
-    try:
-        placement = None if options.ranks else placement_from_environment()
-    except UsageError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return USAGE
-    if placement:
-        return run_as_launched(work, placement)
-    return start_local_ranks(options.ranks or 1, work)
+    return start(functools.partial(decode, options), options.ranks)
 
 
 if __name__ == "__main__":

@@ -200,14 +200,12 @@ FlightLog::Entry Backend::record(const Operation& operation, uint64_t sequence, 
   std::call_once(members_told_, [&] {
     std::vector<int> ranks(static_cast<size_t>(size_));
     std::iota(ranks.begin(), ranks.end(), 0);
-    flight_->members(pg_uid_, pg_desc_, members(ranks));
+    flight_->describe(pg_uid_, pg_desc_, members(ranks));
   });
   static const std::vector<at::Tensor> none;
   const Milliseconds timeout =
       operation.timeout > Milliseconds::zero() ? operation.timeout : options_->timeout;
-  return flight_->started({.group = pg_uid_,
-                           .description = pg_desc_,
-                           .title = operation.title,
+  return flight_->started({.title = operation.title,
                            .inputs = operation.inputs,
                            .outputs = operation.outputs.empty() ? none : operation.outputs.front(),
                            .sequence = sequence,

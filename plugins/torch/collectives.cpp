@@ -11,6 +11,14 @@ namespace {
 
 using Call = Operation::Call;
 
+// Of one: without the copy and the allocations of an initializer list.
+template <typename T>
+std::vector<T> list_of(T only) {
+  std::vector<T> list;
+  list.push_back(std::move(only));
+  return list;
+}
+
 Call all_reduce_call(const Reduction& r) {
   return [r](floe_comm_t* comm, floe_request_t** request) {
     return with_op(comm, r, [&](floe_op_t op) {
@@ -61,8 +69,8 @@ Backend::WorkPtr Backend::allreduce(Tensors& tensors, const c10d::AllreduceOptio
   return launch({.type = c10d::OpType::ALLREDUCE,
                  .title = what,
                  .inputs = tensors,
-                 .outputs = {tensors},
-                 .calls = {all_reduce_call(to_reduce(what, buffer, opts.reduceOp))},
+                 .outputs = list_of(tensors),
+                 .calls = list_of(all_reduce_call(to_reduce(what, buffer, opts.reduceOp))),
                  .epilogue = copy_out(buffer, tensors.front()),
                  .asynchronous = opts.asyncOp,
                  .timeout = opts.timeout});

@@ -165,7 +165,7 @@ Reduction to_reduce(const char* what, const at::Tensor& tensor, const c10d::Redu
 }
 
 floe_status_t with_op(floe_comm_t* comm, const Reduction& reduction,
-                      const std::function<floe_status_t(floe_op_t)>& start) {
+                      c10::function_ref<floe_status_t(floe_op_t)> start) {
   if (!reduction.factor) return start(reduction.op);
   floe_op_t op = reduction.op;
   const floe_status_t made =

@@ -3,12 +3,12 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <c10/util/FunctionRef.h>
 #include <floe/floe.h>
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <torch/csrc/distributed/c10d/Types.hpp>
 #include <vector>
@@ -46,7 +46,7 @@ Elements to_move(const at::Tensor& tensor);
 Reduction to_reduce(const char* what, const at::Tensor& tensor, const c10d::ReduceOp& op);
 // Starts the reduction with its operation, which for PREMUL_SUM lives while `start` runs.
 floe_status_t with_op(floe_comm_t* comm, const Reduction& reduction,
-                      const std::function<floe_status_t(floe_op_t)>& start);
+                      c10::function_ref<floe_status_t(floe_op_t)> start);
 
 // Throws unless the types are equal and `a` has `factor` times as many elements as `b`.
 void check_match(const char* what, const at::Tensor& a, const at::Tensor& b, int64_t factor = 1);

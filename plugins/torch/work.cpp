@@ -1,5 +1,6 @@
 #include "work.h"
 
+#include <ATen/record_function.h>
 #include <c10/util/Exception.h>
 
 #include <algorithm>
@@ -22,6 +23,9 @@ c10::IValue future_value(const TensorLists& outputs) {
   return c10::IValue(outputs.empty() ? std::vector<at::Tensor>() : outputs.front());
 }
 
+// Making an event takes a copy of the inputs and an allocation, even if nobody is there to see it.
+bool profiled() { return at::getStepCallbacksUnlessEmpty(at::RecordScope::USER_SCOPE).has_value(); }
+
 }  // namespace
 
 void Backlog::drain(milliseconds longest) {
@@ -41,9 +45,9 @@ Backlog::Entry::~Entry() {
 
 Work::Work(int rank, uint64_t sequence, Operation operation, std::shared_ptr<Communicator> comm,
            CompletionPool& pool, std::shared_ptr<CompletionQueue> queue, std::shared_ptr<Backlog> backlog)
-    : c10d::Work(rank, operation.type, operation.title, operation.inputs),
+    : c10d::Work(rank, operation.type, profiled() ? operation.title : nullptr,
+                 profiled() ? std::optional(operation.inputs) : std::nullopt),
       sequence_(sequence),
-      title_(operation.title),
       operation_(std::move(operation)),
       comm_(comm),
       health_(comm->health()),
@@ -58,7 +62,7 @@ Work::~Work() {
   for (floe_request_t* request : requests_) floe_request_free(request);
 }
 
-void Work::tell(std::shared_ptr<FlightLog> flight, const FlightLog::Entry& entry,
+void Work::tell(std::shared_ptr<FlightLog> flight, FlightLog::Entry entry,
                 std::shared_ptr<CompletionHook> hook) {
   flight_ = std::move(flight);
   flight_entry_ = entry;
@@ -109,7 +113,7 @@ void Work::start() {
   // A failed start ends the work too, once the requests before have: they still use the tensors.
   const auto keep = c10::intrusive_ptr<Work>::unsafe_reclaim_from_nonowning(this);
   request_ended(status, message.c_str());
-  if (status != FLOE_OK) std::rethrow_exception(make_error(status, title_, message));
+  if (status != FLOE_OK) std::rethrow_exception(make_error(status, operation_.title, message));
 }
 
 // ---- Ending ---------------------------------------------------------------------------------------------
@@ -144,7 +148,7 @@ void Work::end() {
   std::exception_ptr problem;
   if (status_ != FLOE_OK) {
     health_->note(status_);
-    problem = make_error(status_, title_, message_);
+    problem = make_error(status_, operation_.title, message_);
   } else if (operation_.epilogue) {
     try {
       operation_.epilogue(requests_);
@@ -234,7 +238,7 @@ bool Work::drive(milliseconds timeout) {
     }
     const floe_status_t status = floe_wait(request, left);
     if (status == FLOE_IN_PROGRESS) return false;
-    if (status == FLOE_ERR_FORKED) check(status, title_);
+    if (status == FLOE_ERR_FORKED) check(status, operation_.title);
   }
   return true;
 }
@@ -264,7 +268,8 @@ bool Work::wait(milliseconds timeout) {
   waited_ = waited_ || completed_;
   if (exception_) std::rethrow_exception(exception_);
   if (!completed_)
-    C10_THROW_ERROR(DistBackendError, title_ + ": Timed out : not complete after the " +
+    C10_THROW_ERROR(DistBackendError, std::string(operation_.title) +
+                                          ": Timed out : not complete after the " +
                                           std::to_string(timeout.count()) + " ms of this wait; it goes on");
   return true;
 }
@@ -281,14 +286,14 @@ bool Work::isCompleted() {
 }
 
 void Work::abort() {
-  if (const auto comm = comm_.lock()) check(floe_comm_abort(comm->handle()), title_);
+  if (const auto comm = comm_.lock()) check(floe_comm_abort(comm->handle()), operation_.title);
 }
 
 // ---- Results --------------------------------------------------------------------------------------------
 
 std::vector<at::Tensor> Work::result() {
   const std::lock_guard lock(mutex_);
-  TORCH_CHECK(completed_, title_, ": wait() before result()");
+  TORCH_CHECK(completed_, operation_.title, ": wait() before result()");
   std::vector<at::Tensor> all;
   for (const auto& list : operation_.outputs) all.insert(all.end(), list.begin(), list.end());
   return all;
@@ -296,15 +301,15 @@ std::vector<at::Tensor> Work::result() {
 
 float Work::getDuration() const {
   const std::lock_guard lock(mutex_);
-  TORCH_CHECK(completed_, title_, ": wait() before asking how long it took");
+  TORCH_CHECK(completed_, operation_.title, ": wait() before asking how long it took");
   return std::chrono::duration<float, std::milli>(ended_ - started_).count();
 }
 
 int Work::sourceRank() const {
-  TORCH_CHECK(opType_ == c10d::OpType::RECV || opType_ == c10d::OpType::RECVANYSOURCE, title_,
+  TORCH_CHECK(opType_ == c10d::OpType::RECV || opType_ == c10d::OpType::RECVANYSOURCE, operation_.title,
               ": only a receive has a source");
   floe_request_info_t info = FLOE_REQUEST_INFO_INIT;
-  check(floe_request_info(requests_.front(), &info), title_);
+  check(floe_request_info(requests_.front(), &info), operation_.title);
   return static_cast<int>(info.source);
 }
 

@@ -35,7 +35,7 @@ struct Operation {
   using Epilogue = std::function<void(const std::vector<floe_request_t*>& requests)>;
 
   c10d::OpType type;
-  const char* title;  // "floe:all_reduce"
+  const char* title;  // "floe:all_reduce": a literal
   std::vector<at::Tensor> inputs;
   TensorLists outputs;  // one list: the future's value is a List[Tensor]; more: a List[List[Tensor]]
   std::vector<Call> calls;
@@ -83,8 +83,7 @@ class Work final : public c10d::Work {
   ~Work() override;
 
   // Who is told of the operation: before it starts. Either may be null.
-  void tell(std::shared_ptr<FlightLog> flight, const FlightLog::Entry& entry,
-            std::shared_ptr<CompletionHook> hook);
+  void tell(std::shared_ptr<FlightLog> flight, FlightLog::Entry entry, std::shared_ptr<CompletionHook> hook);
   // Starts the operation and returns. Throws what is wrong with the arguments or the communicator.
   void start();
   // Runs the operation's only call on this thread, to its end. Throws its error.
@@ -114,7 +113,6 @@ class Work final : public c10d::Work {
   using Clock = std::chrono::steady_clock;
 
   const uint64_t sequence_;
-  const std::string title_;
   Operation operation_;
   std::weak_ptr<Communicator> comm_;  // a work must not keep a communicator from being left
   const std::shared_ptr<Health> health_;

@@ -193,11 +193,11 @@ def run_scripts(ranks: int, script: str, timeout: float = 120) -> list[Ended]:
     return _end_all(processes, timeout)
 
 
-def run_torchrun(ranks: int, script: str, timeout: float = 120) -> Ended:
+def run_torchrun(ranks: int, script: str, *options: str, timeout: float = 120) -> Ended:
     """Runs the file `script` under torchrun with an address of its own choice."""
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
     process = subprocess.Popen(
-        [*command, "--nproc_per_node", str(ranks), script],
+        [*command, "--nproc_per_node", str(ranks), *options, script],
         env={**os.environ, "OMP_NUM_THREADS": "1"},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+from datetime import timedelta
 
 import pytest
 import torch
@@ -49,6 +50,29 @@ def test_a_killed_rank_is_named_by_all_others(asynchronous: bool) -> None:
         assert f"rank {VICTIM}" in message
         assert "FLOE_ERR_PEER" in message
         assert seconds < 30  # half of the group's timeout: it was noticed, not waited for
+
+
+def stop() -> str:
+    group = dist.new_group(timeout=timedelta(seconds=2))
+    survivors = dist.new_group([0, 1])
+    pid = torch.tensor([os.getpid()])
+    dist.broadcast(pid, VICTIM)
+    if dist.get_rank() == VICTIM:
+        os.kill(os.getpid(), signal.SIGSTOP)
+    with pytest.raises(dist.DistBackendError) as raised:
+        dist.all_reduce(torch.ones(10), group=group)
+    if dist.get_rank() != VICTIM:
+        dist.barrier(survivors)
+        if dist.get_rank() == 0:
+            os.kill(int(pid.item()), signal.SIGCONT)
+    dist.barrier()  # a group that saw nothing of it is whole
+    return str(raised.value)
+
+
+def test_a_stopped_rank_is_named_when_the_time_is_up() -> None:
+    for message in run_ranks(3, stop)[:VICTIM]:
+        assert "Timed out" in message
+        assert f"rank {VICTIM}" in message
 
 
 def leave() -> str:

@@ -144,6 +144,12 @@ class DeepSpeed:
         }
 
 
+def unlink_shared_memory(key: str, rank: int) -> None:
+    """Once all ranks have opened it: then, whatever ends this process, nothing stays behind."""
+    for memory in Path("/dev/shm").glob(f"*floe-bench?{key}_{rank}"):
+        memory.unlink(missing_ok=True)
+
+
 class Peer:
     def __init__(self, library: Gloo | Vllm | DeepSpeed, rank: int, size: int) -> None:
         self.library, self.rank, self.size = library, rank, size
@@ -252,9 +258,7 @@ def main() -> None:
     else:
         library = Gloo(rank, size)
     dist.barrier()
-    # All have opened them: whatever ends this process, nothing stays behind.
-    for memory in Path("/dev/shm").glob(f"*floe-bench?{key}_{rank}"):
-        memory.unlink(missing_ok=True)
+    unlink_shared_memory(key, rank)
     peer = Peer(library, rank, size)
     print("ready", file=answers, flush=True)
     for line in sys.stdin:

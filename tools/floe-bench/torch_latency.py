@@ -32,7 +32,7 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
-from peer_torch import DeepSpeed, Vllm
+from peer_torch import DeepSpeed, Vllm, unlink_shared_memory
 from torch.testing._internal.distributed import fake_pg
 
 ROOT = Path(__file__).parents[2]
@@ -90,6 +90,8 @@ class Contenders:
         for name, kind in (("vllm", Vllm), ("deepspeed", DeepSpeed)):
             if (peers / name / "version").exists():
                 self.add_peer(name, kind(peers / name, rank, size, os.environ["MASTER_PORT"]))
+                dist.barrier()
+                unlink_shared_memory(os.environ["MASTER_PORT"], rank)
 
     def add_peer(self, name: str, peer: Vllm | DeepSpeed) -> None:
         run = peer.in_place["all_reduce"]
@@ -139,13 +141,14 @@ def report(blocks: dict[str, list[list[float]]]) -> dict:
     return rows
 
 
-def use_own_cpus() -> None:
+def use_own_cpus() -> int:
+    """How many they are."""
     cpus = sorted(os.sched_getaffinity(0))
     ranks, rank = int(os.environ["LOCAL_WORLD_SIZE"]), int(os.environ["LOCAL_RANK"])
     share = len(cpus) // ranks
     if share:
         os.sched_setaffinity(0, cpus[rank * share : (rank + 1) * share])
-    torch.set_num_threads(1)
+    return max(1, share)
 
 
 def main() -> None:
@@ -161,6 +164,7 @@ def main() -> None:
     dtype = getattr(torch, options.dtype)
 
     use_own_cpus()
+    torch.set_num_threads(1)
     dist.init_process_group("floe", timeout=TIMEOUT)
     contenders = Contenders(options.peers)
     tables = {}

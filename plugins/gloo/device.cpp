@@ -1,35 +1,25 @@
 #include "device.h"
 
-#include <unistd.h>
-
-#include <mutex>
-
 #include "context.h"
-#include "errors.h"
+#include "make_device.h"
+#include "process.h"
 
 namespace floe::gloo_transport {
+namespace FLOE_GLOO_ABI {
 
-floe_context_t* process_context() {
-  static std::mutex mutex;
-  static floe_context_t* context = nullptr;
-  static pid_t owner = 0;
-
-  const std::lock_guard lock(mutex);
-  if (context && owner == getpid()) return context;
-  // The first use, or a forked child: the parent's context has no threads here.
-  floe_context_config_t config = FLOE_CONTEXT_CONFIG_INIT;
-  config.workers = 1;  // Gloo's operations advance by themselves
-  floe_context_t* created = nullptr;
-  if (floe_context_create(&config, &created) != FLOE_OK) {
-    throw ::gloo::IoException(std::string("floe: making a Gloo device: ") + floe_last_error());
-  }
-  context = created;
-  owner = getpid();
-  return context;
+std::shared_ptr<abi::Context> Device::createContext(int rank, int size) {
+  return std::make_shared<Context>(shared_from_this(), rank, size);
 }
 
-std::shared_ptr<gloo_abi::r4::Context> Device::createContext(int rank, int size) {
-  return std::make_shared<Context>(shared_from_this(), rank, size);
+}  // namespace FLOE_GLOO_ABI
+
+template <>
+std::shared_ptr<void> make_device<FLOE_GLOO_REVISION>(const std::string& interface,
+                                                      const std::string& hostname) {
+  // Both pointers of the result are those of a std::shared_ptr<Device> as the host declares it.
+  const std::shared_ptr<gloo_abi::FLOE_GLOO_ABI::Device> device =
+      std::make_shared<FLOE_GLOO_ABI::Device>(process_context(), host_address(interface, hostname));
+  return device;
 }
 
 }  // namespace floe::gloo_transport

@@ -1,6 +1,7 @@
 // The exceptions that a host which was built with Gloo expects of a transport.
 #pragma once
 
+#include <cstddef>
 #include <stdexcept>
 #include <string>
 
@@ -25,7 +26,7 @@ struct __attribute__((visibility("default"))) IoException : Exception {
 
 namespace floe::gloo_transport {
 
-// Throws InvalidOperationException: "floe: <what> is not supported: <instead>".
-[[noreturn]] void throw_unsupported(const std::string& what, const std::string& instead);
+// Throws InvalidOperationException: these bytes are not inside a buffer of `size`.
+[[noreturn]] void throw_outside(size_t offset, size_t bytes, size_t size);
 
 }  // namespace floe::gloo_transport

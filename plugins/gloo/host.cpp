@@ -11,16 +11,21 @@
 namespace floe::gloo_transport {
 namespace {
 
+constexpr const char* kDevice = "_ZTVN4gloo9transport3tcp6DeviceE";
 constexpr const char* kRegistry = "_ZN4c10d18GlooDeviceRegistryB5cxx11Ev";
 // Its last parameter tells that creators take (interface, hostname, lazy), as from PyTorch 2.8 on.
 constexpr const char* kFactory =
     "_ZN4c10d17GlooDeviceFactory22makeDeviceForInterfaceERKNSt7__cxx1112basic_stringIcSt11char_traitsIcE"
+    "SaIcEEE";
+constexpr const char* kFactoryOfLazy =
+    "_ZN4c10d17GlooDeviceFactory22makeDeviceForInterfaceERKNSt7__cxx1112basic_stringIcSt11char_traitsIcE"
     "SaIcEEEb";
 
-// c10::Registry<std::string, std::shared_ptr<Device>, const std::string&, const std::string&, bool> as
+// c10::Registry<std::string, std::shared_ptr<Device>, const std::string&, const std::string&[, bool]> as
 // c10/util/Registry.h lays it out; its Register() is inline and not exported.
+template <class Creator>
 struct Registry {
-  std::unordered_map<std::string, Host::DeviceCreator> creators;
+  std::unordered_map<std::string, Creator> creators;
   std::unordered_map<std::string, uint32_t> priorities;
   bool terminate;
   const bool warning;
@@ -28,16 +33,51 @@ struct Registry {
   std::mutex mutex;
 };
 constexpr uint32_t kDefaultPriority = 2;
-static_assert(sizeof(Registry) == 56 + 56 + 8 + 56 + 40);
+using LazyCreator = std::function<std::shared_ptr<void>(const std::string&, const std::string&, bool)>;
+static_assert(sizeof(Registry<LazyCreator>) == 56 + 56 + 8 + 56 + 40);
+
+template <class Creator>
+std::string add(void* accessor, const std::string& path, const std::string& key, Creator creator) {
+  Registry<Creator>& registry = *reinterpret_cast<Registry<Creator>* (*)()>(accessor)();
+  const std::lock_guard lock(registry.mutex);
+  // Gloo's own entry shows that the registry is what it is taken for.
+  if (!registry.creators.contains("TCP")) return path + " has no TCP in its registry of Gloo devices";
+  if (registry.creators.contains(key)) return key + " is registered already";
+  registry.creators.emplace(key, std::move(creator));
+  registry.priorities.emplace(key, kDefaultPriority);
+  return "";
+}
+
+// The path of a loaded library whose file name starts with `start`; "" if there is none.
+std::string loaded(std::string_view start) {
+  struct Search {
+    std::string_view start;
+    std::string found;
+  } search{start, {}};
+  dl_iterate_phdr(
+      [](dl_phdr_info* info, size_t, void* user) {
+        auto& wanted = *static_cast<Search*>(user);
+        const std::string_view path = info->dlpi_name;
+        if (!path.substr(path.rfind('/') + 1).starts_with(wanted.start)) return 0;
+        wanted.found = path;
+        return 1;
+      },
+      &search);
+  return search.found;
+}
 
 }  // namespace
 
 std::optional<Host> Host::find() {
-  void* handle = dlopen("libtorch_cpu.so", RTLD_NOW | RTLD_NOLOAD);
-  if (!handle) return std::nullopt;
-  const link_map* map = nullptr;
-  if (dlinfo(handle, RTLD_DI_LINKMAP, &map) != 0) return std::nullopt;
-  return Host(handle, map->l_name);
+  for (const char* start : {"libtorch_cpu.so", "libgloo.so"}) {
+    const std::string path = loaded(start);
+    if (path.empty()) continue;
+    // Symbols are looked for in what it needs, too: Debian's PyTorch has Gloo in libgloo.
+    if (void* handle = dlopen(path.c_str(), RTLD_NOW | RTLD_NOLOAD)) return Host(handle, path);
+  }
+  void* const program = dlopen(nullptr, RTLD_NOW);
+  if (program && dlsym(program, kDevice)) return Host(program, "this program");
+  return std::nullopt;
 }
 
 void* Host::function(const char* symbol) const { return dlsym(handle_, symbol); }
@@ -57,18 +97,18 @@ std::optional<std::span<void* const>> Host::vtable(const char* symbol) const {
   return std::span(static_cast<void* const*>(address) + kHeader, words - kHeader);
 }
 
+bool Host::has_registry() const { return function(kRegistry) != nullptr; }
+
 std::string Host::register_device(const std::string& key, DeviceCreator creator) const {
-  const auto accessor = reinterpret_cast<Registry* (*)()>(function(kRegistry));
+  void* const accessor = function(kRegistry);
   if (!accessor) return path_ + " has no registry of Gloo devices";
-  if (!function(kFactory)) return path_ + " has a registry of Gloo devices of another form";
-  Registry& registry = *accessor();
-  const std::lock_guard lock(registry.mutex);
-  // Gloo's own entry shows that the registry is what it is taken for.
-  if (!registry.creators.contains("TCP")) return path_ + " has no TCP in its registry of Gloo devices";
-  if (registry.creators.contains(key)) return key + " is registered already";
-  registry.creators.emplace(key, std::move(creator));
-  registry.priorities.emplace(key, kDefaultPriority);
-  return "";
+  if (function(kFactoryOfLazy)) {
+    return add(accessor, path_, key, LazyCreator([creator](const std::string& i, const std::string& h, bool) {
+                 return creator(i, h);
+               }));
+  }
+  if (function(kFactory)) return add(accessor, path_, key, std::move(creator));
+  return path_ + " has a registry of Gloo devices of another form";
 }
 
 }  // namespace floe::gloo_transport

@@ -1,4 +1,4 @@
-// PyTorch in this process: the library that has Gloo inside, and its registry of Gloo devices.
+// The library in this process that has Gloo inside, and PyTorch's registry of Gloo devices.
 #pragma once
 
 #include <functional>
@@ -6,22 +6,23 @@
 #include <optional>
 #include <string>
 
-#include "gloo_abi_r4.h"
 #include "layout.h"
 
 namespace floe::gloo_transport {
 
 class Host final : public Symbols {
  public:
-  // nullopt if PyTorch has not been loaded.
+  // PyTorch, or else libgloo, or else the program itself; nullopt if none of them exports Gloo.
   static std::optional<Host> find();
 
   std::optional<std::span<void* const>> vtable(const char* symbol) const override;
   void* function(const char* symbol) const override;
   const std::string& path() const { return path_; }
+  bool has_registry() const;
 
-  using DeviceCreator = std::function<std::shared_ptr<gloo_abi::r4::Device>(
-      const std::string& interface, const std::string& hostname, bool lazy)>;
+  // Returns a std::shared_ptr of the host's Device.
+  using DeviceCreator =
+      std::function<std::shared_ptr<void>(const std::string& interface, const std::string& hostname)>;
   // Makes `creator` what GLOO_DEVICE_TRANSPORT=<key> selects. Returns "" or why it could not.
   std::string register_device(const std::string& key, DeviceCreator creator) const;
 

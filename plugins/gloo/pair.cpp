@@ -1,48 +1,54 @@
 #include "pair.h"
 
+#include "bound_buffer.h"
 #include "context.h"
-#include "errors.h"
 
-namespace floe::gloo_transport {
+namespace floe::gloo_transport::FLOE_GLOO_ABI {
 
-using gloo_abi::r4::RemoteKey;
-
-std::vector<char> PairAddress::bytes() const {
-  const std::string text = str();
-  return {text.begin(), text.end()};
+const abi::Address& Pair::address() const {
+  if (!address_) address_ = std::make_unique<Address>(context_.group().address());
+  return *address_;
 }
 
-void Pair::connect(const std::vector<char>&) {
-  throw_unsupported("connecting a single pair", "call createAndConnectAllPairs");
+void Pair::connect(const std::vector<char>& bytes) {
+  context_.group().connect_pair(peer_, bytes, context_.timeout_);
 }
 
 // As with tcp, whoever waits for this rank gets an error.
-void Pair::close() { context_.abort(); }
+void Pair::close() { context_.group().abort(); }
 
-std::unique_ptr<gloo_abi::r4::Buffer> Pair::createSendBuffer(int, void*, size_t) {
-  throw_unsupported("a buffer bound to a pair", "use Context::createUnboundBuffer");
+std::unique_ptr<abi::Buffer> Pair::createSendBuffer(int slot, void* ptr, size_t size) {
+  return std::make_unique<BoundBuffer>(context_.shared_from_this(), peer_, slot, ptr, size,
+                                       BoundBuffer::Role::kSender);
 }
 
-std::unique_ptr<gloo_abi::r4::Buffer> Pair::createRecvBuffer(int, void*, size_t) {
-  throw_unsupported("a buffer bound to a pair", "use Context::createUnboundBuffer");
+std::unique_ptr<abi::Buffer> Pair::createRecvBuffer(int slot, void* ptr, size_t size) {
+  return std::make_unique<BoundBuffer>(context_.shared_from_this(), peer_, slot, ptr, size,
+                                       BoundBuffer::Role::kReceiver);
 }
 
-bool Pair::isConnected() { return peer_ != context_.rank && context_.connected(); }
+#if FLOE_GLOO_REVISION >= 3
+bool Pair::isConnected() { return peer_ != context_.rank && context_.group().connected(); }
+#endif
 
-void Pair::send(gloo_abi::r4::UnboundBuffer* buffer, uint64_t slot, size_t offset, size_t nbytes) {
+void Pair::send(abi::UnboundBuffer* buffer, uint64_t slot, size_t offset, size_t nbytes) {
   buffer->send(peer_, slot, offset, nbytes);
 }
 
-void Pair::recv(gloo_abi::r4::UnboundBuffer* buffer, uint64_t slot, size_t offset, size_t nbytes) {
+void Pair::recv(abi::UnboundBuffer* buffer, uint64_t slot, size_t offset, size_t nbytes) {
   buffer->recv(peer_, slot, offset, nbytes);
 }
 
-void Pair::put(gloo_abi::r4::UnboundBuffer*, const RemoteKey&, uint64_t, size_t, size_t, size_t) {
-  throw_unsupported("put", "use send and recv");
+#if FLOE_GLOO_REVISION >= 4
+void Pair::put(abi::UnboundBuffer* buffer, const abi::RemoteKey& key, uint64_t slot, size_t offset,
+               size_t roffset, size_t nbytes) {
+  buffer->put(key, slot, offset, roffset, nbytes);
 }
 
-void Pair::get(gloo_abi::r4::UnboundBuffer*, const RemoteKey&, uint64_t, size_t, size_t, size_t) {
-  throw_unsupported("get", "use send and recv");
+void Pair::get(abi::UnboundBuffer* buffer, const abi::RemoteKey& key, uint64_t slot, size_t offset,
+               size_t roffset, size_t nbytes) {
+  buffer->get(key, slot, offset, roffset, nbytes);
 }
+#endif
 
-}  // namespace floe::gloo_transport
+}  // namespace floe::gloo_transport::FLOE_GLOO_ABI

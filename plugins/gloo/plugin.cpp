@@ -1,47 +1,62 @@
-// libfloe_gloo.so: registers floe as a Gloo device of the PyTorch in this process when it is loaded.
+// libfloe_gloo.so: makes floe's Gloo devices, and registers them with the PyTorch in this process, if there
+// is one, when it is loaded.
 
 #include <cstdio>
 #include <string>
 
-#include "device.h"
 #include "errors.h"
 #include "host.h"
 #include "layout.h"
+#include "make_device.h"
 
 namespace floe::gloo_transport {
 namespace {
 
 constexpr const char* kKey = "FLOE";  // for GLOO_DEVICE_TRANSPORT
 
-// Why no device can be made in this process, or "". The checks are made, and the key is registered, once.
-const std::string& refusal() {
-  static const std::string* const why = [] {
-    auto* text = new std::string;  // never freed: read until the process has ended
+struct Decision {
+  std::string refusal;  // why no device can be made in this process, or ""
+  int revision = -1;
+};
+
+const Decision& decision();
+
+std::shared_ptr<void> make(const std::string& interface, const std::string& hostname) {
+  if (!decision().refusal.empty()) throw ::gloo::InvalidOperationException(decision().refusal);
+  switch (decision().revision) {
+    case 0: return make_device<0>(interface, hostname);
+    case 2: return make_device<2>(interface, hostname);
+    case 3: return make_device<3>(interface, hostname);
+    default: return make_device<4>(interface, hostname);
+  }
+}
+
+// The checks are made, and the key is registered, once.
+const Decision& decision() {
+  static const Decision* const made = [] {
+    auto* result = new Decision;  // never freed: read until the process has ended
     const auto host = Host::find();
     if (!host) {
-      *text =
+      result->refusal =
           "floe: libfloe_gloo.so must be loaded after PyTorch: import torch first, or set "
-          "LD_PRELOAD=libfloe_gloo_preload.so";
-      return text;
+          "LD_PRELOAD=libfloe_gloo_preload.so. (Other programs link with libgloo, or with -rdynamic if they "
+          "have Gloo inside.)";
+      return result;
     }
-    if (const std::string difference = why_not_r4(*host); !difference.empty()) {
-      *text = "floe: the Gloo inside " + host->path() +
-              " is not of revision R4 (PyTorch 2.9 to 2.15): " + difference +
-              ". Use such a PyTorch, or backend='floe'";
-    }
+    const Layout layout = identify(*host);
+    result->revision = layout.revision;
+    result->refusal = refusal_of(layout, host->path());
+    if (!host->has_registry()) return result;
     // Also if the layout is refused: whoever asks for floe is then told why.
-    const std::string problem = host->register_device(kKey, [](const std::string&, const std::string&, bool) {
-      if (!refusal().empty()) throw ::gloo::InvalidOperationException(refusal());
-      return std::make_shared<Device>(process_context());
-    });
-    if (text->empty() && !problem.empty()) *text = "floe: " + problem;
-    return text;
+    const std::string problem = host->register_device(kKey, make);
+    if (result->refusal.empty() && !problem.empty()) result->refusal = "floe: " + problem;
+    return result;
   }();
-  return *why;
+  return *made;
 }
 
 __attribute__((constructor)) void on_load() {
-  if (!refusal().empty()) std::fprintf(stderr, "%s\n", refusal().c_str());
+  if (!decision().refusal.empty()) std::fprintf(stderr, "%s\n", decision().refusal.c_str());
 }
 
 }  // namespace
@@ -49,15 +64,14 @@ __attribute__((constructor)) void on_load() {
 
 // For libfloe_gloo_preload.so: whether floe_gloo_make_device would make one.
 extern "C" __attribute__((visibility("default"))) int floe_gloo_usable() {
-  return floe::gloo_transport::refusal().empty();
+  return floe::gloo_transport::decision().refusal.empty();
 }
 
-// Throws ::gloo::InvalidOperationException with the reason if floe is not usable here.
-__attribute__((visibility("default"))) std::shared_ptr<floe::gloo_abi::r4::Device>
-floe_gloo_make_device() asm("floe_gloo_make_device");
+// A device as floe_gloo.h declares it; either name may be null. Throws ::gloo::InvalidOperationException with
+// the reason if floe is not usable here.
+__attribute__((visibility("default"))) std::shared_ptr<void> floe_gloo_make_device(
+    const std::string* interface, const std::string* hostname) asm("floe_gloo_make_device");
 
-std::shared_ptr<floe::gloo_abi::r4::Device> floe_gloo_make_device() {
-  using namespace floe::gloo_transport;
-  if (!refusal().empty()) throw ::gloo::InvalidOperationException(refusal());
-  return std::make_shared<Device>(process_context());
+std::shared_ptr<void> floe_gloo_make_device(const std::string* interface, const std::string* hostname) {
+  return floe::gloo_transport::make(interface ? *interface : "", hostname ? *hostname : "");
 }

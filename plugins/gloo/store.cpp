@@ -6,9 +6,9 @@
 #include <exception>
 #include <vector>
 
-namespace floe::gloo_transport {
+namespace floe::gloo_transport::FLOE_GLOO_ABI {
 
-using gloo_abi::r4::Millis;
+using abi::Millis;
 using Clock = std::chrono::steady_clock;
 
 floe_store_t Store::callbacks() {
@@ -39,7 +39,12 @@ floe_status_t Store::get(void* user, const char* key, void* value, uint64_t capa
   const Millis timeout(timeout_ms);
   const auto start = Clock::now();
   try {
+#if FLOE_GLOO_REVISION >= 3
     const std::vector<char> found = self.host_.wait_get(key, timeout);
+#else
+    self.host_.wait({key}, timeout);
+    const std::vector<char> found = self.host_.get(key);
+#endif
     if (!found.empty()) std::memcpy(value, found.data(), std::min<uint64_t>(capacity, found.size()));
     *bytes = found.size();
     return FLOE_OK;
@@ -52,4 +57,4 @@ floe_status_t Store::get(void* user, const char* key, void* value, uint64_t capa
   return Clock::now() - start >= timeout ? FLOE_ERR_TIMEOUT : FLOE_ERR_STORE;
 }
 
-}  // namespace floe::gloo_transport
+}  // namespace floe::gloo_transport::FLOE_GLOO_ABI

@@ -5,15 +5,17 @@
 
 #include <string>
 
-#include "gloo_abi_r4.h"
+#include "gloo_abi.h"
 
-namespace floe::gloo_transport {
+namespace floe::gloo_transport::FLOE_GLOO_ABI {
+
+namespace abi = gloo_abi::FLOE_GLOO_ABI;
 
 // Lives while floe_comm_create runs. The store can't remove keys; the host puts a group's keys under a
 // prefix of its own.
 class Store {
  public:
-  explicit Store(gloo_abi::r4::IStore& host) : host_(host) {}
+  explicit Store(abi::IStore& host) : host_(host) {}
 
   floe_store_t callbacks();
   // What the host's store threw last, or "".
@@ -24,8 +26,8 @@ class Store {
   static floe_status_t get(void* user, const char* key, void* value, uint64_t capacity, uint64_t* bytes,
                            uint64_t timeout_ms);
 
-  gloo_abi::r4::IStore& host_;
+  abi::IStore& host_;
   std::string error_;
 };
 
-}  // namespace floe::gloo_transport
+}  // namespace floe::gloo_transport::FLOE_GLOO_ABI

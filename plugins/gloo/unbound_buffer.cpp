@@ -3,21 +3,24 @@
 #include <algorithm>
 
 #include "context.h"
+#include "courier.h"
 #include "errors.h"
+#if FLOE_GLOO_REVISION >= 4
+#include "remote_key.h"
+#endif
 
-namespace floe::gloo_transport {
+namespace floe::gloo_transport::FLOE_GLOO_ABI {
 namespace {
 
-using gloo_abi::r4::kRestOfBuffer;
-using gloo_abi::r4::kUnsetTimeout;
-using gloo_abi::r4::Millis;
-using gloo_abi::r4::RemoteKey;
+using abi::kRestOfBuffer;
+using abi::kUnsetTimeout;
+using abi::Millis;
 
 // PyTorch lists every rank of the group as the source of a receive from any, itself included and rank 0
 // several times.
-std::vector<uint32_t> other_ranks(const Context& context, std::vector<int> ranks) {
+std::vector<uint32_t> other_ranks(Context& context, std::vector<int> ranks) {
   std::erase(ranks, context.rank);
-  for (const int rank : ranks) context.check_peer(rank);
+  for (const int rank : ranks) context.group().check_peer(rank);
   std::sort(ranks.begin(), ranks.end());
   ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
   return {ranks.begin(), ranks.end()};
@@ -26,17 +29,21 @@ std::vector<uint32_t> other_ranks(const Context& context, std::vector<int> ranks
 }  // namespace
 
 UnboundBuffer::UnboundBuffer(std::shared_ptr<Context> context, void* ptr, size_t size)
-    : gloo_abi::r4::UnboundBuffer(ptr, size), context_(std::move(context)) {}
+    : abi::UnboundBuffer(ptr, size), context_(std::move(context)) {}
 
 UnboundBuffer::~UnboundBuffer() {
-  if (!sends_.settled() || !receives_.settled()) context_->abort();
+#if FLOE_GLOO_REVISION >= 4
+  if (key_ != 0 && !context_->group().courier().hide(key_)) context_->group().abort();
+#endif
+  if (!sends_.settled() || !receives_.settled()) context_->group().abort();
 }
 
 void UnboundBuffer::send(int dst, uint64_t slot, size_t offset, size_t nbytes) {
   const Part data = part(offset, nbytes);
-  context_->check_peer(dst);
+  check_slot(slot);
+  context_->group().check_peer(dst);
   floe_request_t* request = nullptr;
-  if (floe_send(context_->comm(), data.data, data.bytes, FLOE_UINT8, static_cast<uint32_t>(dst), slot,
+  if (floe_send(context_->group().comm(), data.data, data.bytes, FLOE_UINT8, static_cast<uint32_t>(dst), slot,
                 &request) != FLOE_OK) {
     throw ::gloo::IoException(title(Direction::kSend, dst) + ": " + floe_last_error());
   }
@@ -45,9 +52,10 @@ void UnboundBuffer::send(int dst, uint64_t slot, size_t offset, size_t nbytes) {
 
 void UnboundBuffer::recv(int src, uint64_t slot, size_t offset, size_t nbytes) {
   const Part data = part(offset, nbytes);
-  context_->check_peer(src);
+  check_slot(slot);
+  context_->group().check_peer(src);
   floe_request_t* request = nullptr;
-  if (floe_recv(context_->comm(), data.data, data.bytes, FLOE_UINT8, static_cast<uint32_t>(src), slot,
+  if (floe_recv(context_->group().comm(), data.data, data.bytes, FLOE_UINT8, static_cast<uint32_t>(src), slot,
                 &request) != FLOE_OK) {
     throw ::gloo::IoException(title(Direction::kRecv, src) + ": " + floe_last_error());
   }
@@ -56,14 +64,15 @@ void UnboundBuffer::recv(int src, uint64_t slot, size_t offset, size_t nbytes) {
 
 void UnboundBuffer::recv(std::vector<int> srcs, uint64_t slot, size_t offset, size_t nbytes) {
   const Part data = part(offset, nbytes);
+  check_slot(slot);
   const std::vector<uint32_t> sources = other_ranks(*context_, std::move(srcs));
   if (sources.empty()) {
     throw ::gloo::InvalidOperationException(title(Direction::kRecv, PendingOperations::kAnyPeer) +
                                             ": no other rank is listed as its source");
   }
   floe_request_t* request = nullptr;
-  if (floe_recv_any(context_->comm(), data.data, data.bytes, FLOE_UINT8, sources.data(), sources.size(), slot,
-                    &request) != FLOE_OK) {
+  if (floe_recv_any(context_->group().comm(), data.data, data.bytes, FLOE_UINT8, sources.data(),
+                    sources.size(), slot, &request) != FLOE_OK) {
     throw ::gloo::IoException(title(Direction::kRecv, PendingOperations::kAnyPeer) + ": " +
                               floe_last_error());
   }
@@ -83,7 +92,7 @@ bool UnboundBuffer::wait(Direction direction, int* rank, Millis timeout) {
       throw ::gloo::IoException(title(direction, result.peer) + ": " + result.message);
     case PendingOperations::Outcome::kTimedOut:
       // As with Gloo's tcp: what was posted would arrive in memory that the caller takes back now.
-      context_->abort();
+      context_->group().abort();
       throw ::gloo::IoException(title(direction, result.peer) + ": Timed out waiting " +
                                 std::to_string(timeout.count()) + "ms for " +
                                 (direction == Direction::kSend ? "send" : "recv") + " operation to complete");
@@ -96,12 +105,15 @@ bool UnboundBuffer::wait(Direction direction, int* rank, Millis timeout) {
 UnboundBuffer::Part UnboundBuffer::part(size_t offset, size_t nbytes) const {
   const bool rest = nbytes == kRestOfBuffer;
   if (nbytes == 0) return {static_cast<char*>(ptr), 0};
-  if (offset > size || (!rest && nbytes > size - offset)) {
-    throw ::gloo::InvalidOperationException("floe: " + (rest ? "all" : std::to_string(nbytes)) +
-                                            " bytes at offset " + std::to_string(offset) +
-                                            " are not inside a buffer of " + std::to_string(size));
-  }
+  if (offset > size || (!rest && nbytes > size - offset)) throw_outside(offset, nbytes, size);
   return {static_cast<char*>(ptr) + offset, rest ? size - offset : nbytes};
+}
+
+void UnboundBuffer::check_slot(uint64_t slot) const {
+  if (!is_courier_tag(slot)) return;
+  throw ::gloo::InvalidOperationException(
+      "floe: slot " + std::to_string(slot) +
+      " is one of those that floe needs itself: 0xf10e in the highest bits");
 }
 
 std::string UnboundBuffer::title(Direction direction, int peer) const {
@@ -110,16 +122,35 @@ std::string UnboundBuffer::title(Direction direction, int peer) const {
          (direction == Direction::kSend ? ": send to " : ": recv from ") + whom;
 }
 
-std::unique_ptr<RemoteKey> UnboundBuffer::getRemoteKey() const {
-  throw_unsupported("getRemoteKey", "use send and recv");
+#if FLOE_GLOO_REVISION >= 4
+std::unique_ptr<abi::RemoteKey> UnboundBuffer::getRemoteKey() const {
+  std::call_once(exposed_, [&] {
+    key_ =
+        context_->group().courier().expose(std::make_shared<Target>(Target{static_cast<char*>(ptr), size}));
+  });
+  return std::make_unique<RemoteKey>(context_->rank, size, key_);
 }
 
-void UnboundBuffer::put(const RemoteKey&, uint64_t, size_t, size_t, size_t) {
-  throw_unsupported("put", "use send and recv");
+UnboundBuffer::Part UnboundBuffer::part(const abi::RemoteKey& key, size_t offset, size_t roffset,
+                                        size_t nbytes) const {
+  context_->group().check_peer(key.rank);
+  const Part local = part(offset, nbytes);
+  if (offset > size) throw_outside(offset, nbytes, size);
+  if (roffset > key.size || local.bytes > key.size - roffset) throw_outside(roffset, local.bytes, key.size);
+  return local;
 }
 
-void UnboundBuffer::get(const RemoteKey&, uint64_t, size_t, size_t, size_t) {
-  throw_unsupported("get", "use send and recv");
+void UnboundBuffer::put(const abi::RemoteKey& key, uint64_t, size_t offset, size_t roffset, size_t nbytes) {
+  const Part data = part(key, offset, roffset, nbytes);
+  const uint64_t number = static_cast<const RemoteKey&>(key).key();
+  sends_.add(context_->group().courier().put(key.rank, number, data.data, data.bytes, roffset), key.rank);
 }
 
-}  // namespace floe::gloo_transport
+void UnboundBuffer::get(const abi::RemoteKey& key, uint64_t, size_t offset, size_t roffset, size_t nbytes) {
+  const Part data = part(key, offset, roffset, nbytes);
+  const uint64_t number = static_cast<const RemoteKey&>(key).key();
+  sends_.add(context_->group().courier().get(key.rank, number, data.data, data.bytes, roffset), key.rank);
+}
+#endif
+
+}  // namespace floe::gloo_transport::FLOE_GLOO_ABI

@@ -113,25 +113,60 @@ class FakeHost final : public Symbols {
   mutable std::map<std::string, std::vector<void*>> built_;
 };
 
-TEST(Layout, AcceptsPyTorch213) { EXPECT_EQ(why_not_r4(FakeHost()), ""); }
+// "", or how it differs from R4, of which it is.
+std::string why_not(const FakeHost& host) {
+  const Layout layout = identify(host);
+  const std::string start = "R4 is the closest, but ";
+  EXPECT_EQ(layout.supported(), layout.difference.empty());
+  if (layout.supported()) return "";
+  EXPECT_EQ(layout.difference.substr(0, start.size()), start);
+  return layout.difference.substr(std::min(start.size(), layout.difference.size()));
+}
+
+TEST(Layout, AcceptsPyTorch213) {
+  EXPECT_EQ(why_not(FakeHost()), "");
+  EXPECT_EQ(identify(FakeHost()).revision, 4);
+}
+
+// PyTorch 2.1's, whose strings are those of the C++ library before GCC 5.
+TEST(Layout, RefusesR1ByName) {
+  FakeHost host;
+  host.vtables["_ZTVN4gloo9transport3tcp6DeviceE"][2] = "_ZNK4gloo9transport3tcp6Device3strEv";
+  host.vtables["_ZTVN4gloo9transport3tcp6DeviceE"][3] = "_ZNK4gloo9transport3tcp6Device11getPCIBusIDEv";
+  auto& context = host.vtables[kContext];
+  context[2] = "_ZN4gloo9transport7Context7getPairEi";
+  context.erase(context.begin() + 4);  // createAndConnectAllPairs
+  context.resize(5);
+  auto& pair = host.vtables[kPair];
+  pair.erase(pair.begin() + 11, pair.begin() + 13);  // put, get
+  pair.erase(pair.begin() + 8);                      // isConnected
+  pair[10] = "_ZN4gloo9transport3tcp4Pair12handleEventsEi";
+  host.vtables[kBuffer].resize(9);
+  host.vtables["_ZTVN4gloo10rendezvous11PrefixStoreE"].resize(11);
+  const Layout layout = identify(host);
+  EXPECT_EQ(layout.revision, 1);
+  EXPECT_FALSE(layout.supported());
+  EXPECT_THAT(refusal_of(layout, "lib.so"),
+              HasSubstr("lib.so is of revision R1 (PyTorch 2.1), which floe does not"));
+}
 
 TEST(Layout, RefusesAMissingVtable) {
   FakeHost host;
   host.vtables.erase(kPair);
-  EXPECT_EQ(why_not_r4(host), "gloo::transport::tcp::Pair has no exported vtable");
+  EXPECT_EQ(why_not(host), "gloo::transport::tcp::Pair has no exported vtable");
 }
 
 TEST(Layout, RefusesOlderRevisionsByTheirNumberOfFunctions) {
   FakeHost host;
   host.vtables[kContext].resize(5);
-  EXPECT_EQ(why_not_r4(host), "gloo::transport::tcp::Context has 5 virtual functions, not 7");
+  EXPECT_EQ(why_not(host), "gloo::transport::tcp::Context has 5 virtual functions, not 7");
 }
 
 TEST(Layout, RefusesAFunctionAddedToAnInterface) {
   for (const auto& [vtable, slots] : kPyTorch213) {
     FakeHost host;
     host.vtables[vtable].insert(host.vtables[vtable].begin() + 2, "_ZN4gloo3newEv");
-    EXPECT_THAT(why_not_r4(host), HasSubstr("virtual functions, not")) << vtable;
+    EXPECT_THAT(why_not(host), HasSubstr("virtual functions, not")) << vtable;
   }
 }
 
@@ -139,7 +174,7 @@ TEST(Layout, RefusesFunctionsInAnotherOrder) {
   for (const auto& [vtable, slots] : kPyTorch213) {
     FakeHost host;
     std::swap(host.vtables[vtable][2], host.vtables[vtable][3]);
-    EXPECT_THAT(why_not_r4(host), HasSubstr("'s virtual function ")) << vtable;
+    EXPECT_THAT(why_not(host), HasSubstr("'s virtual function ")) << vtable;
   }
 }
 
@@ -149,13 +184,13 @@ TEST(Layout, RefusesAnInterfaceThatEndsElsewhere) {
   auto& pair = host.vtables[kPair];
   pair.erase(pair.begin() + 12);
   pair.insert(pair.begin() + 13, "_ZN4gloo9transport3tcp4Pair3newEv");
-  EXPECT_THAT(why_not_r4(host), HasSubstr("virtual function 13 is not"));
+  EXPECT_THAT(why_not(host), HasSubstr("virtual function 13 is not"));
 }
 
 TEST(Layout, RefusesASignatureThatChanged) {
   FakeHost host;
   host.unexported.insert("_ZN4gloo9transport3tcp13UnboundBuffer4sendEimmm");
-  EXPECT_EQ(why_not_r4(host),
+  EXPECT_EQ(why_not(host),
             "gloo::transport::tcp::UnboundBuffer has no exported "
             "_ZN4gloo9transport3tcp13UnboundBuffer4sendEimmm");
 }

@@ -15,6 +15,7 @@ constexpr uint64_t kDataTag = kCourierTags + 1;
 constexpr uint64_t kReplyTags = kCourierTags + (1ULL << 32);  // and 32 bits
 // Up to here a copy is cheaper than a second message.
 constexpr size_t kWithHeader = 4096;
+constexpr size_t kMostEarly = 256;  // from one source: 1 MiB
 
 [[noreturn]] void throw_last(int rank, const char* what, int peer) {
   throw ::gloo::IoException("floe: rank " + std::to_string(rank) + ": " + what + " rank " +
@@ -45,14 +46,13 @@ Courier::Courier(floe_comm_t* comm, int rank, int size)
       rank_(rank),
       process_(getpid()),
       inbox_(std::make_shared<Inbox>()),
-      letter_(std::make_shared<std::vector<char>>(sizeof(Header) + kWithHeader)),
+      sources_(static_cast<size_t>(size)),
       order_(static_cast<size_t>(size)) {
-  for (int peer = 0; peer < size; ++peer) {
-    if (peer != rank) sources_.push_back(static_cast<uint32_t>(peer));
-  }
   thread_ = std::thread([this] { run(); });
   const std::lock_guard lock(mutex_);
-  listen();
+  for (uint32_t source = 0; source < sources_.size(); ++source) {
+    if (source != static_cast<uint32_t>(rank)) listen(source);
+  }
 }
 
 Courier::~Courier() { stop(); }
@@ -100,49 +100,57 @@ void Courier::fail(const std::string& why) {
   changed_.notify_all();
 }
 
-void Courier::on_complete(floe_request_t* request, std::function<void()> action) {
-  auto* posted = new Posted{inbox_, letter_, std::move(action)};
+void Courier::on_complete(floe_request_t* request, std::shared_ptr<std::vector<char>> memory,
+                          std::function<void()> action) {
+  auto* posted = new Posted{inbox_, std::move(memory), std::move(action)};
   if (floe_request_on_complete(request, &Posted::completed, posted) != FLOE_OK) delete posted;
 }
 
-void Courier::listen() {
-  if (sources_.empty() || !failure_.empty()) return;
+void Courier::listen(uint32_t source) {
+  Source& from = sources_[source];
+  if (from.listening || from.gone || from.early.size() >= kMostEarly || !failure_.empty()) return;
+  if (!from.letter) from.letter = std::make_shared<std::vector<char>>(sizeof(Header) + kWithHeader);
   floe_request_t* request = nullptr;
-  if (floe_recv_any(comm_, letter_->data(), letter_->size(), FLOE_UINT8, sources_.data(), sources_.size(),
-                    kHeaderTag, &request) != FLOE_OK) {
+  if (floe_recv(comm_, from.letter->data(), from.letter->size(), FLOE_UINT8, source, kHeaderTag, &request) !=
+      FLOE_OK) {
     return fail(floe_last_error());
   }
+  from.listening = true;
   const std::shared_ptr<floe_request_t> owned(request, &drop);
-  on_complete(request, [this, owned] { read_letter(owned.get()); });
+  on_complete(request, from.letter, [this, source, owned] { read_letter(source, owned.get()); });
 }
 
-void Courier::read_letter(floe_request_t* request) {
+void Courier::read_letter(uint32_t source, floe_request_t* request) {
+  Source& from = sources_[source];
+  from.listening = false;
   floe_request_info_t info = FLOE_REQUEST_INFO_INIT;
   if (floe_request_info(request, &info) != FLOE_OK) return fail(floe_last_error());
-  Message message{info.source, {}, {}};
+  Message message{source, {}, {}};
   if (info.bytes >= sizeof(Header)) {
-    const auto end = letter_->begin() + static_cast<ptrdiff_t>(info.bytes);
-    message.data.assign(letter_->begin() + sizeof(Header), end);
-    std::memcpy(&message.header, letter_->data(), sizeof(Header));
+    const auto end = from.letter->begin() + static_cast<ptrdiff_t>(info.bytes);
+    message.data.assign(from.letter->begin() + sizeof(Header), end);
+    std::memcpy(&message.header, from.letter->data(), sizeof(Header));
   }
   const size_t expected = message.header.bytes <= kWithHeader ? message.header.bytes : 0;
   const bool known = message.header.kind <= Kind::kGoodbye;
   const bool data_fits = message.header.kind == Kind::kGet || message.data.size() == expected;
   if (info.bytes < sizeof(Header) || !known || !data_fits) {
     (void)floe_comm_abort(comm_);
-    return fail("rank " + std::to_string(info.source) + " sent a header that makes no sense");
+    return fail("rank " + std::to_string(source) + " sent a header that makes no sense");
   }
-  if (message.header.kind == Kind::kGoodbye) std::erase(sources_, info.source);
-  listen();
   receive(std::move(message));
+  listen(source);
 }
 
 void Courier::receive(Message message) {
   const Kind kind = message.header.kind;
-  if (kind == Kind::kGoodbye) return;
+  Source& from = sources_[message.source];
+  if (kind == Kind::kGoodbye) {
+    from.gone = true;
+    return;
+  }
   if (kind == Kind::kGet) return answer_get(message);
-  const auto waiting = early_.find(message.source);
-  if (waiting != early_.end() || !deliver(message)) early_[message.source].push_back(std::move(message));
+  if (!from.early.empty() || !deliver(message)) from.early.push_back(std::move(message));
 }
 
 bool Courier::deliver(const Message& message) {
@@ -187,7 +195,7 @@ void Courier::accept(const Message& message, const std::shared_ptr<Target>& targ
     return fail(floe_last_error());
   }
   ++target->in_use;
-  on_complete(request, [target, done = std::move(done)] {
+  on_complete(request, {}, [target, done = std::move(done)] {
     --target->in_use;
     done();
   });
@@ -216,7 +224,7 @@ void Courier::answer(uint32_t source, uint64_t tag, const void* data, size_t byt
   if (floe_send(comm_, data, bytes, FLOE_UINT8, source, tag, &request) != FLOE_OK) {
     return fail(floe_last_error());
   }
-  on_complete(request, std::move(done));
+  on_complete(request, {}, std::move(done));
   drop(request);
 }
 
@@ -228,11 +236,9 @@ void Courier::open(int peer, int slot, const std::shared_ptr<Target>& target) {
                                             std::to_string(slot) + " of rank " + std::to_string(peer) +
                                             " has a receive buffer already");
   }
-  const auto early = early_.find(source);
-  if (early == early_.end()) return;
-  auto& messages = early->second;
-  while (!messages.empty() && deliver(messages.front())) messages.pop_front();
-  if (messages.empty()) early_.erase(early);
+  auto& early = sources_[source].early;
+  while (!early.empty() && deliver(early.front())) early.pop_front();
+  listen(source);
 }
 
 bool Courier::close(int peer, int slot) {
@@ -267,8 +273,7 @@ floe_request_t* Courier::post(int peer, const Header& header, const void* data) 
       FLOE_OK) {
     throw_last(rank_, "send to", peer);
   }
-  auto* posted = new Posted{inbox_, std::move(memory), {}};
-  if (floe_request_on_complete(request, &Posted::completed, posted) != FLOE_OK) delete posted;
+  on_complete(request, std::move(memory), {});
   if (together || !data) return request;
   drop(request);
   if (floe_send(comm_, data, header.bytes, FLOE_UINT8, destination, kDataTag, &request) != FLOE_OK) {

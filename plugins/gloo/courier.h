@@ -33,7 +33,8 @@ struct Target {
 };
 
 // A rank's courier receives headers from all others on a thread of its own, and posts what they announce.
-// Small messages come with their header. Any thread may call any function. A request returned is the
+// Small messages come with their header; of those for slots that are not open yet a few are kept, and the
+// next stay with their sender. Any thread may call any function. A request returned is the
 // caller's. Failures are IoException, with floe's text.
 class Courier {
  public:
@@ -91,10 +92,17 @@ class Courier {
     bool stopping = false;
   };
   struct Posted;
+  struct Source {
+    std::shared_ptr<std::vector<char>> letter;  // what its next header is received into
+    bool listening = false;
+    bool gone = false;  // has said goodbye
+    // The first is for a slot that is not open yet: what follows it waits, too, as in a stream.
+    std::deque<Message> early;
+  };
 
   void run();
-  void listen();
-  void read_letter(floe_request_t* request);
+  void listen(uint32_t source);
+  void read_letter(uint32_t source, floe_request_t* request);
   void receive(Message message);
   bool deliver(const Message& message);
   void accept(const Message& message, const std::shared_ptr<Target>& target, std::function<void()> done);
@@ -102,7 +110,8 @@ class Courier {
   void answer(uint32_t source, uint64_t tag, const void* data, size_t bytes, std::function<void()> done);
   bool inside(const Message& message, const Target& target);
   std::shared_ptr<Target> exposed(const Message& message);
-  void on_complete(floe_request_t* request, std::function<void()> action);
+  void on_complete(floe_request_t* request, std::shared_ptr<std::vector<char>> memory,
+                   std::function<void()> action);
   floe_request_t* post(int peer, const Header& header, const void* data);
   uint64_t reply_tag();
   void fail(const std::string& why);
@@ -113,11 +122,8 @@ class Courier {
   const std::shared_ptr<Inbox> inbox_;
   std::mutex mutex_;  // of what follows; held when floe is called
   std::condition_variable changed_;
-  std::vector<uint32_t> sources_;                    // that have not said goodbye
-  const std::shared_ptr<std::vector<char>> letter_;  // what the next header is received into
+  std::vector<Source> sources_;  // by rank
   std::map<std::pair<uint32_t, int>, std::shared_ptr<Target>> slots_;
-  // By source, the first for a slot that is not open yet: what follows it waits, too, as in a stream.
-  std::map<uint32_t, std::deque<Message>> early_;
   std::map<uint64_t, std::shared_ptr<Target>> exposed_;
   uint64_t next_key_ = 1;
   uint32_t next_reply_ = 0;

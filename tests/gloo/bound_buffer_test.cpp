@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cstring>
 #include <numeric>
 
@@ -67,6 +68,40 @@ TEST(BoundBuffer, CountsMessagesBeforeTheReceiverIsThereToo) {
       EXPECT_THAT(in, ElementsAre(3, 2, 1));
       EXPECT_THAT(beside, ElementsAre(4));
       sent();
+    }
+  });
+}
+
+// The memory of messages for a slot that is not open yet has a bound.
+TEST(BoundBuffer, WhatNobodyTakesYetStaysWithTheSender) {
+  constexpr int kMessages = 2000;
+  constexpr size_t kCount = 1000;  // with its header
+  Meeting looked(2);
+  on_ranks(2, [&](auto context) {
+    Ints data(kCount, 3);
+    if (context->rank == 0) {
+      const auto from = sender(*context, 1, data);
+      std::atomic<int> completed = 0;
+      std::thread sending([&] {
+        for (int i = 0; i < kMessages; ++i, ++completed) {
+          from->send(0, kCount * sizeof(int), 0);
+          from->waitSend();
+        }
+      });
+      for (int before = -1; before != completed;) {
+        before = completed;
+        std::this_thread::sleep_for(std::chrono::milliseconds(500));
+      }
+      EXPECT_LT(completed, kMessages / 2);
+      looked();
+      sending.join();
+    } else {
+      Ints in(kCount), other(1);
+      const auto listening = receiver(*context, 0, other, kSlot + 1);
+      looked();
+      const auto to = receiver(*context, 0, in);
+      for (int i = 0; i < kMessages; ++i) to->waitRecv();
+      EXPECT_THAT(in, Each(3));
     }
   });
 }

@@ -174,14 +174,14 @@ TEST(Lifecycle, ARankThatIsLateForTheLastBarrierIsNamed) {
       if (rank == 2)
         store.get = [](void* self, const char* key, void* value, uint64_t capacity, uint64_t* bytes,
                        uint64_t timeout_ms) {
-          constexpr auto kLate = std::chrono::milliseconds(3000);
+          constexpr auto kLate = std::chrono::milliseconds(6000);
           if (std::strstr(key, "/ready/0")) std::this_thread::sleep_for(kLate);
           return static_cast<MemoryStore*>(self)->handle().get(self, key, value, capacity, bytes, timeout_ms);
         };
       floe_comm_config_t config = FLOE_COMM_CONFIG_INIT;
       config.rank = rank;
       config.size = 3;
-      config.timeout_ms = 2000;
+      config.timeout_ms = 4000;
       floe_comm_t* comm = nullptr;
       const floe_status_t status = floe_comm_create(context, &config, &store, &comm);
       const std::string text = floe_last_error();

@@ -128,14 +128,14 @@ struct Lines {
   }
 };
 
-// A rank that waits for a quarter of its deadline warns.
+// A rank that waits for a quarter of its deadline warns, when it wakes next: after half as long again.
 TEST(LogCallback, GetsTheLinesUntilItIsTakenBack) {
   Lines lines;
   ASSERT_FLOE_OK(floe_set_log_callback(Lines::keep, &lines));
   const auto wait_long = [] {
     run_ranks(2,
               [](Rank& r) {
-                if (r.rank == 1) usleep(1'500'000);
+                if (r.rank == 1) usleep(2'500'000);
                 EXPECT_FLOE_OK(floe_barrier(r.comm, nullptr));
               },
               {.timeout_ms = 4000});

@@ -33,8 +33,8 @@ Blocks equal_blocks(uint32_t ranks, uint64_t bytes);
 // Part `index` of `parts` near-equal contiguous parts of `all`, as bytes of `buffer`.
 Range part(Buffer buffer, Elements all, uint32_t parts, uint32_t index);
 
-// Every rank sends all to all and adds in rank order: one crossing, for small messages.
-// alpha + (n-1) * bytes * (beta + gamma).
+// Every rank sends all to all and adds in rank order, in chunks: one crossing, for two ranks and for small
+// messages. alpha + (n-1) * bytes * (beta + gamma).
 Schedule exchange_all_reduce(uint32_t ranks, uint32_t rank, Elements data);
 
 // Direct reduce-scatter, then direct all-gather: the bytes of a ring, but the owner of a part sees all
@@ -51,7 +51,8 @@ Schedule ring_all_reduce(uint32_t ranks, uint32_t rank, Elements data);
 
 // The cheapest of the three; the ring only if sums may be taken `in_any_order`.
 Schedule all_reduce(uint32_t ranks, uint32_t rank, Elements data, bool in_any_order);
-bool takes_one_crossing(uint32_t ranks, Elements data);  // whether that is the exchange
+// Whether sending all to all ranks takes less time than one more message would.
+bool costs_less_than_a_crossing(uint32_t ranks, Elements data);
 
 // float32 that travels as bfloat16 to and from the ranks that are `apart` (by rank, and mutual), by the
 // direct algorithm. What is rounded is what a rank gives to an owner that is apart, and each sum, once; sums

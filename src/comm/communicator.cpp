@@ -202,9 +202,9 @@ Communicator::Started Communicator::all_reduce(const void* send, void* recv, uin
   }
   const Elements data{count, type_size(type)};
   const bool sums = op.op == FLOE_SUM || op.op == FLOE_AVG || op.op == kPremulSum;
-  // What takes one crossing has nothing to gain from fewer bytes, and stays exact.
-  const bool narrow =
-      wire_type() == FLOE_BFLOAT16 && type == FLOE_FLOAT32 && sums && !takes_one_crossing(size(), data);
+  // A small one has nothing to gain from fewer bytes, and stays exact.
+  const bool narrow = wire_type() == FLOE_BFLOAT16 && type == FLOE_FLOAT32 && sums &&
+                      !costs_less_than_a_crossing(size(), data);
   if (!narrow || direct()) {
     // 16- and 8-bit sums are rounded once, and a premul-sum's factors belong to sources in rank order.
     const bool in_any_order = data.element >= sizeof(float) && op.op != kPremulSum;

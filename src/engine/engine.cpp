@@ -11,7 +11,6 @@
 #include "base/pause.h"
 #include "base/thread.h"
 #include "boot/random.h"
-#include "engine/spinner.h"
 #include "topo/topology.h"
 
 namespace floe {
@@ -127,9 +126,6 @@ void Engine::add(Group& group) {
   // A pass over libfabric's sockets is a call of the kernel, beside which a yield costs little, and without
   // one whoever else has packets to move on these CPUs waits for a time slice: with 2000 passes instead of
   // yields, 4 hosts on 2 CPUs took 2200 us for 8 B, not 140.
-  // Sleep is late to wake: after 200 yields, not 2000, 25 MiB between 2 unshaped hosts took 26 to 45 ms, not
-  // 17 to 20.
-  constexpr uint32_t kYieldsBetweenHosts = 2000;
   const auto is_apart = [this](const Member& member) {
     return fabric_ && member.route.transport == fabric_.get();
   };
@@ -137,7 +133,7 @@ void Engine::add(Group& group) {
   const uint32_t spins = group.oversubscribed() || apart ? kSpinsOversubscribed : kSpins;
   const uint32_t before = spins_.load(std::memory_order_relaxed);
   spins_.store(before == 0 ? spins : std::min(before, spins), std::memory_order_relaxed);
-  if (apart) yields_.store(kYieldsBetweenHosts, std::memory_order_relaxed);
+  if (apart) apart_.store(true, std::memory_order_relaxed);
 }
 
 void Engine::remove(Group& group) {
@@ -276,7 +272,8 @@ bool Engine::wait(const Operation& operation, Deadline until) {
     waiters_.fetch_sub(1, std::memory_order_seq_cst);
     if (any_busy_.load(std::memory_order_relaxed)) notify_worker();
   });
-  Spinner spinner(spins_.load(std::memory_order_relaxed), yields_.load(std::memory_order_relaxed));
+  Spinner spinner(spins_.load(std::memory_order_relaxed),
+                  apart_.load(std::memory_order_relaxed) ? &crowd_ : nullptr);
   for (uint32_t turn = 0; !operation.complete(); ++turn) {
     int moved = 0;
     if (pass(&moved) && moved != 0) spinner.reset();

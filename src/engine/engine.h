@@ -16,6 +16,7 @@
 #include "base/settings.h"
 #include "base/status.h"
 #include "engine/group.h"
+#include "engine/spinner.h"
 #include "fabric/fabric_transport.h"
 #include "shm/arena.h"
 #include "shm/bell.h"
@@ -134,8 +135,9 @@ class Engine final : private PacketSink {
   uint64_t news_ = 0;                   // under sleep_mutex_
   std::atomic<uint32_t> followers_{0};  // threads on the condition variable
 
-  std::atomic<uint32_t> spins_{0};     // passes without a result before yielding; a hint
-  std::atomic<uint32_t> yields_{64};   // and before sleeping
+  std::atomic<uint32_t> spins_{0};  // passes without a result before yielding; a hint
+  std::atomic<bool> apart_{false};  // some group's ranks are on several hosts; a hint
+  Crowd crowd_;
   std::atomic<bool> any_busy_{false};  // !busy_.empty(), for the worker
   std::atomic<uint32_t> waiters_{0};   // threads in wait()
   std::atomic<bool> stopping_{false};

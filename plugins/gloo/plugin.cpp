@@ -1,6 +1,8 @@
 // libfloe_gloo.so: makes floe's Gloo devices, and registers them with the PyTorch in this process, if there
 // is one, when it is loaded.
 
+#include <floe/gloo.h>
+
 #include <cstdio>
 #include <string>
 
@@ -67,11 +69,16 @@ extern "C" __attribute__((visibility("default"))) int floe_gloo_usable() {
   return floe::gloo_transport::decision().refusal.empty();
 }
 
-// A device as floe_gloo.h declares it; either name may be null. Throws ::gloo::InvalidOperationException with
+// A device as floe/gloo.h declares it; either name may be null. Throws ::gloo::InvalidOperationException with
 // the reason if floe is not usable here.
 __attribute__((visibility("default"))) std::shared_ptr<void> floe_gloo_make_device(
     const std::string* interface, const std::string* hostname) asm("floe_gloo_make_device");
 
 std::shared_ptr<void> floe_gloo_make_device(const std::string* interface, const std::string* hostname) {
   return floe::gloo_transport::make(interface ? *interface : "", hostname ? *hostname : "");
+}
+
+__attribute__((visibility("default"))) std::shared_ptr<::gloo::transport::Device> floe::create_gloo_device(
+    const std::string& interface, const std::string& hostname) {
+  return std::static_pointer_cast<::gloo::transport::Device>(gloo_transport::make(interface, hostname));
 }

@@ -1,5 +1,6 @@
-// A program for Debian's libgloo that knows nothing of floe: every algorithm of Gloo, of both kinds, on some
-// ranks as processes. Each rank writes what it got to <folder>/<rank>; comparing these compares transports.
+// A program for Debian's libgloo: every algorithm of Gloo, of both kinds, on some ranks as processes. Each
+// rank writes what it got to <folder>/<rank>; comparing these compares transports. Built twice: knowing
+// nothing of floe, and with FLOE_TEST_LINKED, linked with floe::gloo.
 //
 //   libgloo_program <folder> <rank> <size> collectives | timeouts | forever
 #include <gloo/allgather.h>
@@ -24,7 +25,12 @@
 #include <gloo/rendezvous/context.h>
 #include <gloo/rendezvous/file_store.h>
 #include <gloo/scatter.h>
+#ifdef FLOE_TEST_LINKED
+#include <floe/gloo.h>
+#include <gloo/transport/device.h>
+#else
 #include <gloo/transport/tcp/device.h>
+#endif
 
 #include <filesystem>
 #include <fstream>
@@ -262,15 +268,23 @@ void forever(const Context& context) {
   });
 }
 
+std::shared_ptr<gloo::transport::Device> create_device() {
+#ifdef FLOE_TEST_LINKED
+  return floe::create_gloo_device("lo");
+#else
+  gloo::transport::tcp::attr attributes;
+  attributes.iface = "lo";
+  return gloo::transport::tcp::CreateDevice(attributes);
+#endif
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   if (argc != 5) return 2;
   const std::string folder = argv[1], mode = argv[4];
   const int rank = std::stoi(argv[2]), size = std::stoi(argv[3]);
-  gloo::transport::tcp::attr attributes;
-  attributes.iface = "lo";
-  auto device = gloo::transport::tcp::CreateDevice(attributes);
+  auto device = create_device();
   std::cout << "device " << device->str() << std::endl;
   std::vector<Context> contexts;
   for (int i = 0; i < (mode == "timeouts" ? 4 : 1); ++i) {

@@ -1,5 +1,5 @@
-// Debian's libgloo (revision R0): our declarations against its headers, and a program that does not know of
-// floe, over Gloo's tcp and over floe.
+// Debian's libgloo (revision R0): our declarations against its headers, and a program over Gloo's tcp, over
+// floe without knowing it, and over floe because it is linked with it.
 #include <gloo/transport/context.h>
 #include <gloo/transport/device.h>
 #include <gmock/gmock.h>
@@ -75,10 +75,12 @@ std::string contents(const std::filesystem::path& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
+enum class Transport { kTcp, kPreloaded, kLinked };
+
 // The program's ranks as processes, each with its output in a log; what is left of them is killed.
 class Ranks {
  public:
-  Ranks(const std::string& name, int size, const char* mode, bool floe)
+  Ranks(const std::string& name, int size, const char* mode, Transport transport)
       : folder_(std::filesystem::path(::testing::TempDir()) /
                 ("libgloo-" + std::to_string(getpid()) + '-' + name)) {
     std::filesystem::create_directories(folder_);
@@ -86,10 +88,11 @@ class Ranks {
       const std::string log = this->log(rank), number = std::to_string(rank), all = std::to_string(size);
       const pid_t pid = fork();
       if (pid == 0) {
-        if (floe) setenv("LD_PRELOAD", FLOE_TEST_PRELOAD, 1);
+        if (transport == Transport::kPreloaded) setenv("LD_PRELOAD", FLOE_TEST_PRELOAD, 1);
         if (!std::freopen(log.c_str(), "w", stdout) || dup2(fileno(stdout), 2) < 0) _exit(127);
-        execl(FLOE_TEST_PROGRAM, FLOE_TEST_PROGRAM, folder_.c_str(), number.c_str(), all.c_str(), mode,
-              nullptr);
+        const char* const program =
+            transport == Transport::kLinked ? FLOE_TEST_LINKED_PROGRAM : FLOE_TEST_PROGRAM;
+        execl(program, program, folder_.c_str(), number.c_str(), all.c_str(), mode, nullptr);
         _exit(127);
       }
       pids_.push_back(pid);
@@ -126,21 +129,23 @@ class Ranks {
 
 TEST(Libgloo, EveryAlgorithmGivesTheSameBitsAsOverTcp) {
   for (const int size : {2, 3, 4}) {
-    Ranks tcp("tcp", size, "collectives", false);
+    Ranks tcp("tcp", size, "collectives", Transport::kTcp);
     tcp.succeed();
     EXPECT_THAT(tcp.text(0), HasSubstr("device tcp"));
-    Ranks floe("floe", size, "collectives", true);
-    floe.succeed();
-    EXPECT_THAT(floe.text(0), HasSubstr("device floe"));
-    for (int rank = 0; rank < size; ++rank) {
-      EXPECT_GT(tcp.result(rank).size(), 1 << 20);
-      EXPECT_TRUE(floe.result(rank) == tcp.result(rank)) << "rank " << rank << " of " << size;
+    for (const Transport transport : {Transport::kPreloaded, Transport::kLinked}) {
+      Ranks floe("floe", size, "collectives", transport);
+      floe.succeed();
+      EXPECT_THAT(floe.text(0), HasSubstr("device floe"));
+      for (int rank = 0; rank < size; ++rank) {
+        EXPECT_GT(tcp.result(rank).size(), 1 << 20);
+        EXPECT_TRUE(floe.result(rank) == tcp.result(rank)) << "rank " << rank << " of " << size;
+      }
     }
   }
 }
 
 TEST(Libgloo, TimeoutsAreIoExceptionsThatNameTheRank) {
-  Ranks ranks("timeouts", 2, "timeouts", true);
+  Ranks ranks("timeouts", 2, "timeouts", Transport::kLinked);
   ranks.succeed();
   for (const char* what : {"\nrecv: ", "\nbound recv: ", "\nbarrier: "}) {
     EXPECT_THAT(ranks.text(0), HasSubstr(std::string(what) + "IoException: floe: rank 0: recv from rank 1"));
@@ -151,7 +156,7 @@ TEST(Libgloo, TimeoutsAreIoExceptionsThatNameTheRank) {
 
 TEST(Libgloo, SurvivorsOfAKilledRankAreToldWithinASecond) {
   constexpr int kRanks = 4, kKilled = 2;
-  Ranks ranks("killed", kRanks, "forever", true);
+  Ranks ranks("killed", kRanks, "forever", Transport::kPreloaded);
   for (int rank = 0; rank < kRanks; ++rank) {
     while (ranks.text(rank).find("started") == std::string::npos) {
       std::this_thread::sleep_for(std::chrono::milliseconds(10));

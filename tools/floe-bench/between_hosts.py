@@ -35,7 +35,7 @@ def bits_per_second(rate: str) -> float:
 
 def print_row(row: dict[str, str], hosts: int, rate: float | None) -> None:
     times = [float(row[name]) for name in ("min_us", "p50_us", "mean_us", "p99_us")]
-    line = f"{row['op']:14} {row['dtype']:9} {int(row['bytes']):>10} {row['peer']:6}"
+    line = f"{row['op']:14} {row['dtype']:9} {int(row['bytes']):>10} {row['peer']:9}"
     line += "".join(f"{time:>12.1f}" for time in times)
     if rate and row["op"] == "all_reduce":
         limit = 2 * (hosts - 1) / hosts * int(row["bytes"]) * 8 / rate * 1e6
@@ -69,7 +69,7 @@ def main() -> int:
         with figures.open() as lines:
             rows = list(csv.DictReader(lines))
     print(f"# {given.hosts} hosts, {given.rate or 'unshaped'}; us; {rows[0]['machine']}")
-    print(f"# {'min':>49}{'p50':>12}{'mean':>12}{'p99':>12}{'limit':>12}  of it (p50, mean)")
+    print(f"# {'min':>52}{'p50':>12}{'mean':>12}{'p99':>12}{'limit':>12}  of it (p50, mean)")
     for row in rows:
         print_row(row, given.hosts, rate)
     return 0

@@ -204,12 +204,13 @@ Parsed parse(int argc, char** argv) {
       ->excludes(iterations);
   auto* peer = app.add_option("--peer", words.peers,
                               fmt::format("Measures these beside floe, block by block: all that are "
-                                          "installed, or some of {}",
+                                          "installed, or some of {} (PyTorch's Gloo over floe's transport)",
                                           fmt::join(peer_names(), ", ")))
                    ->delimiter(',');
   app.add_option("--peer-dir", options.places.folder, "Where tools/dev peers has put them")
       ->default_str("build-peers");
-  app.add_option("--python", options.places.python, "Interpreter with torch, for gloo, vllm and deepspeed")
+  app.add_option("--python", options.places.python,
+                 "Interpreter with torch, for gloo, gloo-floe, vllm and deepspeed")
       ->envname("FLOE_PYTHON");
   app.add_flag(
          "--tune", options.tune,

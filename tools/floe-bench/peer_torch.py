@@ -1,10 +1,11 @@
 """A library of PyTorch's world beside floe-bench: one process a rank, commanded through its stdin.
 
-usage: peer_torch.py gloo|vllm|deepspeed FOLDER RANK WORLD_SIZE tcp://ADDRESS:PORT
+usage: peer_torch.py gloo|gloo-floe|vllm|deepspeed FOLDER RANK WORLD_SIZE tcp://ADDRESS:PORT
 
-FOLDER is where tools/dev peers put the library. Says "ready" once connected. Each line of input is
-a JSON object: op, dtype, count (elements of one rank's part), in_place, iterations, cold, touch,
-offset. The answer is {"us": [...], "errors": N}, {"unsupported": true} or {"error": "..."}.
+FOLDER is where tools/dev peers put the library. gloo-floe is gloo and nothing else, in a process
+whose environment has floe's transport (LD_PRELOAD). Says "ready" once connected. Each line of
+input is a JSON object: op, dtype, count (elements of one rank's part), in_place, iterations, cold,
+touch, offset. The answer is {"us": [...], "errors": N}, {"unsupported": true} or {"error": "..."}.
 """
 
 import ctypes
@@ -144,6 +145,16 @@ class DeepSpeed:
         }
 
 
+def check_transport(expected: bool) -> None:
+    """The environment decides, and floe-bench may have been started in that of a Gloo on floe."""
+    if ("libfloe_gloo.so" in Path("/proc/self/maps").read_text()) != expected:
+        names = ("LD_PRELOAD", "GLOO_DEVICE_TRANSPORT")
+        variables = ", ".join(f"{name}={os.environ.get(name, '')!r}" for name in names)
+        advice = "build all of floe" if expected else "unset both"
+        transport = "its own" if expected else "floe's"
+        sys.exit(f"peer_torch.py: this Gloo has {transport} transport, with {variables}: {advice}")
+
+
 def unlink_shared_memory(key: str, rank: int) -> None:
     """Once all ranks have opened it: then, whatever ends this process, nothing stays behind."""
     for memory in Path("/dev/shm").glob(f"*floe-bench?{key}_{rank}"):
@@ -250,6 +261,7 @@ def main() -> None:
     dist.init_process_group(
         "gloo", init_method=address, rank=rank, world_size=size, timeout=timedelta(seconds=120)
     )
+    check_transport(expected=name == "gloo-floe")
     library: Gloo | Vllm | DeepSpeed
     if name == "vllm":
         library = Vllm(folder, rank, size, key)

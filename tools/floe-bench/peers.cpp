@@ -32,9 +32,14 @@ struct Peer {
   Program program;
 };
 
+// Gloo over floe's transport, which "all" does not mean: it is floe as well.
+constexpr std::string_view kGlooOnFloe = "gloo-floe";
+constexpr std::string_view kShim = "libfloe_gloo_preload.so";
+
 constexpr std::array kPeers = {
-    Peer{"gloo", Program::kTorch}, Peer{"openmpi", Program::kMpi}, Peer{"mpich", Program::kMpi},
-    Peer{"impi", Program::kMpi},   Peer{"vllm", Program::kTorch},  Peer{"deepspeed", Program::kTorch},
+    Peer{"gloo", Program::kTorch},      Peer{"openmpi", Program::kMpi}, Peer{"mpich", Program::kMpi},
+    Peer{"impi", Program::kMpi},        Peer{"vllm", Program::kTorch},  Peer{"deepspeed", Program::kTorch},
+    Peer{kGlooOnFloe, Program::kTorch},
 };
 
 constexpr Millis kConnectTime = std::chrono::minutes(1);
@@ -50,19 +55,19 @@ fs::path program_folder() {
   return fs::read_symlink("/proc/self/exe", none).parent_path();
 }
 
-bool installed(const Peer& peer, const PeerPlaces& places) {
-  std::error_code none;
-  if (peer.name == "gloo") return has_module(choose_python(places), "torch");
-  return fs::exists(peer_path(places, fmt::format("{}/version", peer.name)),
-                    none);  // written when all else is there
-}
+bool is_gloo(const Peer& peer) { return peer.name == "gloo" || peer.name == kGlooOnFloe; }
 
-Status not_installed(const Peer& peer, const PeerPlaces& places) {
-  if (peer.name == "gloo")
+Status check_installed(const Peer& peer, const PeerPlaces& places) {
+  if (is_gloo(peer)) {
+    if (peer.name == kGlooOnFloe) FLOE_TRY(find_beside(kShim).status());
+    if (has_module(choose_python(places), "torch")) return {};
     return error(FLOE_ERR_ENVIRONMENT,
                  "gloo is PyTorch's, and {} has no torch: --python or FLOE_PYTHON names an interpreter that "
                  "has it, or run tools/dev setup",
                  choose_python(places));
+  }
+  std::error_code none;  // the version is written when all else is there
+  if (fs::exists(peer_path(places, fmt::format("{}/version", peer.name)), none)) return {};
   return error(FLOE_ERR_ENVIRONMENT, "{} is not installed in {}: run tools/dev peers {}", peer.name,
                peer_path(places, peer.name), peer.name);
 }
@@ -93,14 +98,22 @@ Result<std::unique_ptr<Contender>> start_torch(const Peer& peer, const PeerPlace
   if (!commands.ok()) return commands.status();
   if (!answers.ok()) return answers.status();
   const char* address = std::getenv("MASTER_ADDR");
-  auto child = Child::start(
-      {{choose_python(places), "-Wignore", *script, std::string(peer.name), peer_path(places, peer.name),
-        std::to_string(session.rank()), std::to_string(session.ranks()),
-        fmt::format("tcp://{}:{}", address ? address : "127.0.0.1", *port)},
-       commands->read.get(),
-       answers->write.get(),
-       false});
+  std::vector<std::string> words = {choose_python(places),
+                                    "-Wignore",
+                                    *script,
+                                    std::string(peer.name),
+                                    peer_path(places, peer.name),
+                                    std::to_string(session.rank()),
+                                    std::to_string(session.ranks()),
+                                    fmt::format("tcp://{}:{}", address ? address : "127.0.0.1", *port)};
+  if (peer.name == kGlooOnFloe) {
+    auto shim = find_beside(kShim);
+    if (!shim.ok()) return shim.status();
+    words.insert(words.begin(), {"env", "GLOO_DEVICE_TRANSPORT=FLOE", "LD_PRELOAD=" + *shim});
+  }
+  auto child = Child::start({std::move(words), commands->read.get(), answers->write.get(), false});
   if (!child.ok()) return child.status();
+  answers->write.reset();  // else its end would not be seen before it has greeted
   return greeted(
       {std::string(peer.name), std::move(*child), std::move(commands->write), std::move(answers->read)});
 }
@@ -198,10 +211,13 @@ bool has_module(const std::string& python, const std::string& module) {
 Result<std::string> find_beside(std::string_view file) {
   std::error_code none;
   const fs::path folder = program_folder();
-  for (const auto& path : {folder / file, folder / "../share/floe" / file})
-    if (fs::exists(path, none)) return path.string();
-  return error(FLOE_ERR_ENVIRONMENT, "{} is not beside floe-bench in {}, nor in ../share/floe", file,
-               folder.string());
+  for (const char* place : {".", "../share/floe", "../lib", "../" FLOE_BENCH_LIBDIR})
+    if (const auto path = folder / place / file; fs::exists(path, none))
+      return path.lexically_normal().string();
+  return error(FLOE_ERR_ENVIRONMENT,
+               "{} is not beside floe-bench in {}, nor in ../share/floe, ../lib or ../" FLOE_BENCH_LIBDIR
+               ": build or install all of floe",
+               file, folder.string());
 }
 
 std::vector<std::string> peer_names() {
@@ -216,7 +232,7 @@ Result<std::vector<std::string>> choose_peers(const std::vector<std::string>& na
   std::vector<std::string> chosen;
   if (names == std::vector<std::string>{"all"}) {
     for (const Peer& peer : kPeers)
-      if (installed(peer, places)) chosen.emplace_back(peer.name);
+      if (peer.name != kGlooOnFloe && check_installed(peer, places).ok()) chosen.emplace_back(peer.name);
     return chosen;
   }
   for (const std::string& name : names) {
@@ -224,7 +240,7 @@ Result<std::vector<std::string>> choose_peers(const std::vector<std::string>& na
     if (!peer)
       return error(FLOE_ERR_ARGUMENT, "'{}' is not a peer: use all, or some of {}", name,
                    fmt::join(peer_names(), ", "));
-    if (!installed(*peer, places)) return not_installed(*peer, places);
+    FLOE_TRY(check_installed(*peer, places));
     if (std::find(chosen.begin(), chosen.end(), name) == chosen.end()) chosen.push_back(name);
   }
   return chosen;

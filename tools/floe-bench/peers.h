@@ -19,7 +19,7 @@ struct PeerPlaces {
 // What --peer takes, but for "all".
 std::vector<std::string> peer_names();
 
-// The peers that `names` mean: "all" is every one that is installed. An unknown or missing one is an error.
+// The peers that `names` mean: "all" is every one that is installed, but for Gloo over floe. An unknown or missing one is an error.
 Result<std::vector<std::string>> choose_peers(const std::vector<std::string>& names,
                                               const PeerPlaces& places);
 
@@ -33,8 +33,8 @@ Result<std::unique_ptr<Contender>> start_peer(const std::string& name, const Pee
 // A path below the folder of peers.
 std::string peer_path(const PeerPlaces& places, std::string_view path);
 
-// The interpreter for Python programs of the bench, whether it has a module, and the path of one of the
-// bench's own files.
+// The interpreter for Python programs of the bench, whether it has a module, and the path of one of floe's
+// own files.
 std::string choose_python(const PeerPlaces& places);
 bool has_module(const std::string& python, const std::string& module);
 Result<std::string> find_beside(std::string_view file);

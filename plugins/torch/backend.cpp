@@ -195,25 +195,28 @@ std::vector<uint64_t> Backend::members(const std::vector<int>& ranks) const {
   return result;
 }
 
-FlightLog::Entry Backend::record(const Operation& operation, uint64_t sequence, bool blocking) {
+FlightLog::Entry Backend::record(const FlightLog::Operation& operation) {
   // PyTorch names a group after it has made it.
   std::call_once(members_told_, [&] {
     std::vector<int> ranks(static_cast<size_t>(size_));
     std::iota(ranks.begin(), ranks.end(), 0);
     flight_->describe(pg_uid_, pg_desc_, members(ranks));
   });
-  static const std::vector<at::Tensor> none;
-  const Milliseconds timeout =
-      operation.timeout > Milliseconds::zero() ? operation.timeout : options_->timeout;
-  return flight_->started({.title = operation.title,
-                           .inputs = operation.inputs,
-                           .outputs = operation.outputs.empty() ? none : operation.outputs.front(),
-                           .sequence = sequence,
-                           .timeout = timeout,
-                           .blocking = blocking});
+  return flight_->started(operation);
 }
 
 Backend::WorkPtr Backend::launch(Operation operation) {
+  static const Tensors none;
+  const Tensors& outputs = operation.outputs.empty() ? none : operation.outputs.front();
+  if (operation.calls.size() == 1 && blocks(operation.asynchronous, operation.timeout)) {
+    run({.type = operation.type,
+         .title = operation.title,
+         .inputs = operation.inputs,
+         .outputs = outputs,
+         .call = [&](floe_comm_t* comm) { return operation.calls.front()(comm, nullptr); },
+         .epilogue = operation.epilogue});
+    return nullptr;
+  }
   const ExitGate gate;
   const bool collective = !c10d::isP2POp(operation.type);
   Level& at = collective ? level(operation.title) : levels_.front();
@@ -221,16 +224,14 @@ Backend::WorkPtr Backend::launch(Operation operation) {
   const Chain::UnderWay creating(collective ? this_chain() : nullptr);
   const auto comm = communicator(at);
   const uint64_t sequence = collective ? ++sequence_ : 0;
-  const Milliseconds timeout = operation.timeout;
-  const bool own_timeout = timeout > Milliseconds::zero() && timeout != options_->timeout;
-  const bool blocking = !operation.asynchronous && operation.calls.size() == 1 && !own_timeout;
-  const FlightLog::Entry entry = record(operation, sequence, blocking);
+  const bool own_timeout = has_own(operation.timeout);
+  const Milliseconds timeout = own_timeout ? operation.timeout : options_->timeout;
+  const FlightLog::Entry entry =
+      record({operation.title, operation.inputs, outputs, sequence, timeout, false});
   auto work = c10::make_intrusive<Work>(rank_, sequence, std::move(operation), comm, process_.pool(),
                                         collective ? at.queue : nullptr, collective ? collectives_ : nullptr);
   work->tell(flight_, entry, hooked_.load(std::memory_order_acquire) ? hook_ : nullptr);
-  if (blocking) {
-    work->run();
-  } else if (own_timeout) {
+  if (own_timeout) {
     // floe's deadlines belong to the communicator and hold for what starts from then on.
     const std::lock_guard lock(timeout_mutex_);
     check(floe_comm_set_timeout(comm->handle(), static_cast<uint64_t>(timeout.count())), "floe:set_timeout");

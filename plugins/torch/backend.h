@@ -136,9 +136,25 @@ class Backend final : public c10d::Backend {
   std::vector<std::shared_ptr<Communicator>> communicators();
   // The same of `ranks` of this group.
   std::vector<uint64_t> members(const std::vector<int>& ranks) const;
-  FlightLog::Entry record(const Operation& operation, uint64_t sequence, bool blocking);
-  // Runs the operation if its caller waits anyway, else starts it.
+  FlightLog::Entry record(const FlightLog::Operation& operation);
+  // Starts the operation. Or runs it if its caller waits anyway: the answer is then null, which is no error.
   WorkPtr launch(Operation operation);
+
+  // run.cpp
+  // One call to floe, and what its caller has as long as that takes.
+  struct Blocking {
+    c10d::OpType type;
+    const char* title;
+    const Tensors& inputs;
+    const Tensors& outputs;
+    c10::function_ref<floe_status_t(floe_comm_t*)> call;
+    const Operation::Epilogue& epilogue;
+  };
+  bool has_own(Milliseconds timeout) const;
+  // Whether an operation of one call can be run.
+  bool blocks(bool asynchronous, Milliseconds timeout) const;
+  // Runs the collective on this thread, to its end. Throws its error.
+  void run(const Blocking& operation);
   uint32_t root_rank(const char* what, int64_t root) const;
   // A connection of its own: a store is busy as long as another thread waits in it.
   c10::intrusive_ptr<c10d::Store> own_store();

@@ -76,6 +76,11 @@ c10::intrusive_ptr<c10::ivalue::Future> Batch::getFuture() {
 
 void Coalescing::start(const void* backend) { regions()[backend].clear(); }
 
+bool Coalescing::under_way(const void* backend) {
+  const auto& all = regions();
+  return !all.empty() && all.contains(backend);
+}
+
 void Coalescing::note(const void* backend, const Batch::WorkPtr& work) {
   auto& all = regions();
   if (all.empty()) return;

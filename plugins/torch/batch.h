@@ -35,6 +35,8 @@ class Coalescing {
   // Of the backend with this address. Forgets works that were never asked for: an exception ended their
   // region.
   static void start(const void* backend);
+  // Between the two on this thread.
+  static bool under_way(const void* backend);
   static void note(const void* backend, const Batch::WorkPtr& work);
   // Throws if there was no start.
   static std::vector<Batch::WorkPtr> end(const void* backend);

@@ -11,21 +11,15 @@ namespace {
 
 using Call = Operation::Call;
 
-// Of one: without the copy and the allocations of an initializer list.
-template <typename T>
-std::vector<T> list_of(T only) {
-  std::vector<T> list;
-  list.push_back(std::move(only));
-  return list;
+floe_status_t call_all_reduce(floe_comm_t* comm, const Reduction& r, floe_request_t** request) {
+  return with_op(comm, r, [&](floe_op_t op) {
+    return floe_all_reduce(comm, FLOE_IN_PLACE, r.elements.data, r.elements.count, r.elements.type, op,
+                           request);
+  });
 }
 
 Call all_reduce_call(const Reduction& r) {
-  return [r](floe_comm_t* comm, floe_request_t** request) {
-    return with_op(comm, r, [&](floe_op_t op) {
-      return floe_all_reduce(comm, FLOE_IN_PLACE, r.elements.data, r.elements.count, r.elements.type, op,
-                             request);
-    });
-  };
+  return [r](floe_comm_t* comm, floe_request_t** request) { return call_all_reduce(comm, r, request); };
 }
 
 // The tensors are kept until the operation has ended: they may be scratch that nobody else has.
@@ -66,12 +60,24 @@ Backend::WorkPtr Backend::allreduce(Tensors& tensors, const c10d::AllreduceOptio
   constexpr const char* what = "floe:all_reduce";
   if (tensors.size() == 1 && tensors.front().is_sparse()) return allreduce_sparse(tensors, opts);
   const at::Tensor buffer = packed(single_output(what, tensors));
+  const Reduction r = to_reduce(what, buffer, opts.reduceOp);
+  Operation::Epilogue epilogue = copy_out(buffer, tensors.front());
+  if (blocks(opts.asyncOp, opts.timeout)) {
+    // As launch() would do it, less the lists that go with a work.
+    run({.type = c10d::OpType::ALLREDUCE,
+         .title = what,
+         .inputs = tensors,
+         .outputs = tensors,
+         .call = [&](floe_comm_t* comm) { return call_all_reduce(comm, r, nullptr); },
+         .epilogue = epilogue});
+    return nullptr;
+  }
   return launch({.type = c10d::OpType::ALLREDUCE,
                  .title = what,
                  .inputs = tensors,
-                 .outputs = list_of(tensors),
-                 .calls = list_of(all_reduce_call(to_reduce(what, buffer, opts.reduceOp))),
-                 .epilogue = copy_out(buffer, tensors.front()),
+                 .outputs = {tensors},
+                 .calls = {all_reduce_call(r)},
+                 .epilogue = std::move(epilogue),
                  .asynchronous = opts.asyncOp,
                  .timeout = opts.timeout});
 }
@@ -86,10 +92,7 @@ void Backend::all_reduce(const at::Tensor& tensor, const c10d::ReduceOp& op) {
   const Chain::UnderWay creating(this_chain());
   const auto comm = communicator(at);
   ++sequence_;
-  const floe_status_t status = with_op(comm->handle(), r, [&](floe_op_t handle) {
-    return floe_all_reduce(comm->handle(), FLOE_IN_PLACE, r.elements.data, r.elements.count, r.elements.type,
-                           handle, nullptr);
-  });
+  const floe_status_t status = call_all_reduce(comm->handle(), r, nullptr);
   if (status != FLOE_OK) {
     health_->note(status);
     check(status, what);

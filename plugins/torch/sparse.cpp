@@ -89,16 +89,17 @@ Backend::WorkPtr Backend::allreduce_sparse(Tensors& tensors, const c10d::Allredu
   // when the caller does not wait.
   const Shape own = shape_of(mine);
   std::vector<Shape> shapes(static_cast<size_t>(size_));
-  launch({.type = c10d::OpType::_ALLREDUCE_SPARSE,
-          .title = kWhat,
-          .inputs = {},
-          .outputs = {},
-          .calls = {[&](floe_comm_t* comm, floe_request_t** request) {
-            return floe_all_gather(comm, &own, shapes.data(), sizeof own, FLOE_UINT8, request);
-          }},
-          .asynchronous = false,
-          .timeout = opts.timeout})
-      ->wait();
+  const WorkPtr exchange =
+      launch({.type = c10d::OpType::_ALLREDUCE_SPARSE,
+              .title = kWhat,
+              .inputs = {},
+              .outputs = {},
+              .calls = {[&](floe_comm_t* comm, floe_request_t** request) {
+                return floe_all_gather(comm, &own, shapes.data(), sizeof own, FLOE_UINT8, request);
+              }},
+              .asynchronous = false,
+              .timeout = opts.timeout});
+  if (exchange) exchange->wait();
   int64_t elements = 0;
   for (int rank = 0; rank < size_; ++rank) {
     const Shape& shape = shapes[static_cast<size_t>(rank)];

@@ -71,29 +71,11 @@ void Work::tell(std::shared_ptr<FlightLog> flight, FlightLog::Entry entry,
 
 // ---- Starting -------------------------------------------------------------------------------------------
 
-// From here on it ends in end().
-void Work::begin() {
-  started_ = Clock::now();
-  if (hook_) hook_->started();
-}
-
-void Work::run() {
-  const auto comm = comm_.lock();
-  begin();
-  const floe_status_t status = operation_.calls.front()(comm->handle(), nullptr);
-  if (status != FLOE_OK) {
-    status_ = status;
-    message_ = floe_last_error();
-    if (flight_) flight_->add_stack(flight_entry_);
-  }
-  waited_ = true;
-  end();
-  if (exception_) std::rethrow_exception(exception_);
-}
-
 void Work::start() {
   const auto comm = comm_.lock();
-  begin();
+  // From here on it ends in end().
+  started_ = Clock::now();
+  if (hook_) hook_->started();
   thread_state_.emplace();
   if (backlog_) in_backlog_.emplace(backlog_);
   self_ = c10::intrusive_ptr<Work>::unsafe_reclaim_from_nonowning(this);

@@ -86,8 +86,6 @@ class Work final : public c10d::Work {
   void tell(std::shared_ptr<FlightLog> flight, FlightLog::Entry entry, std::shared_ptr<CompletionHook> hook);
   // Starts the operation and returns. Throws what is wrong with the arguments or the communicator.
   void start();
-  // Runs the operation's only call on this thread, to its end. Throws its error.
-  void run();
 
   bool isCompleted() override;
   bool wait(std::chrono::milliseconds timeout) override;
@@ -102,7 +100,6 @@ class Work final : public c10d::Work {
   static void on_complete(void* user, floe_status_t status, const char* message);
   void request_ended(floe_status_t status, const char* message);
   bool drive(std::chrono::milliseconds timeout);
-  void begin();
   void end();
   void tell_of_end(bool good);
   void end_on_pool();

@@ -77,13 +77,14 @@ void Courier::stop() {
 }
 
 void Courier::run() {
-  while (true) {
+  // What has completed before stop() is done: a source may wait for what tell_source() owes it.
+  for (bool stopping = false; !stopping;) {
     std::deque<Completion> completions;
     {
       std::unique_lock lock(inbox_->mutex);
       inbox_->arrived.wait(lock, [&] { return inbox_->stopping || !inbox_->completions.empty(); });
-      if (inbox_->stopping) return;
       completions.swap(inbox_->completions);
+      stopping = inbox_->stopping;
     }
     const std::lock_guard lock(mutex_);
     for (const Completion& completion : completions) {
@@ -285,6 +286,14 @@ floe_request_t* Courier::post(int peer, const Header& header, const void* data) 
 floe_request_t* Courier::write(int peer, int slot, const void* data, size_t bytes, size_t remote_offset) {
   // Without bytes there may be no memory: any is as good.
   return post(peer, {Kind::kWrite, slot, 0, remote_offset, bytes, 0}, bytes == 0 ? &slot : data);
+}
+
+void Courier::tell_source(const std::shared_ptr<floe_request_t>& receive, uint64_t tag) {
+  on_complete(receive.get(), [this, receive, tag] {
+    floe_request_info_t info = FLOE_REQUEST_INFO_INIT;
+    if (floe_request_info(receive.get(), &info) != FLOE_OK) return fail(floe_last_error());
+    answer(info.source, tag, nullptr, 0, {});
+  });
 }
 
 uint64_t Courier::expose(const std::shared_ptr<Target>& target) {

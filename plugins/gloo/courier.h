@@ -56,6 +56,9 @@ class Courier {
   bool wait(Target& target, std::chrono::milliseconds timeout);
   floe_request_t* write(int peer, int slot, const void* data, size_t bytes, size_t remote_offset);
 
+  // When `receive` has completed, sends its source a message of no bytes with `tag`.
+  void tell_source(const std::shared_ptr<floe_request_t>& receive, uint64_t tag);
+
   // Until hide(key) all ranks may put to `target` and get from it.
   uint64_t expose(const std::shared_ptr<Target>& target);
   // As close().

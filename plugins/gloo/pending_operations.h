@@ -21,12 +21,14 @@ class PendingOperations {
   struct Result {
     Outcome outcome;
     int peer = kAnyPeer;  // whom the message went to or came from; if timed out, whom the oldest waits for
-    std::string message;  // if failed
+    std::string message;  // if failed; if timed out, what the oldest waits for, or ""
   };
   static constexpr int kAnyPeer = -1;
 
-  // Takes the request; `peer` is the destination or the source, kAnyPeer if that is not known yet.
-  void add(floe_request_t* request, int peer);
+  // Takes the requests; `peer` is the destination or the source, kAnyPeer if that is not known yet. `posted`,
+  // of some sends, completes when the peer has posted its receive: a wait ends when both have. Returns
+  // `request`, for who uses it while others may wait for it.
+  std::shared_ptr<floe_request_t> add(floe_request_t* request, int peer, floe_request_t* posted = nullptr);
 
   // Waits until one operation has ended and forgets it, also if none has been added yet. `timeout` 0 or
   // less looks once.
@@ -41,9 +43,11 @@ class PendingOperations {
  private:
   struct Operation {
     std::shared_ptr<floe_request_t> request;
+    std::shared_ptr<floe_request_t> posted;  // or null
     int peer;
   };
   std::optional<Result> take_ended();
+  Result timed_out() const;
 
   std::mutex mutex_;
   std::condition_variable changed_;   // an operation was added, or abort_ set

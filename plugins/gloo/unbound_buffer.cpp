@@ -5,6 +5,7 @@
 #include "context.h"
 #include "courier.h"
 #include "errors.h"
+#include "rendezvous.h"
 #if FLOE_GLOO_REVISION >= 4
 #include "remote_key.h"
 #endif
@@ -47,7 +48,14 @@ void UnboundBuffer::send(int dst, uint64_t slot, size_t offset, size_t nbytes) {
                 &request) != FLOE_OK) {
     throw ::gloo::IoException(title(Direction::kSend, dst) + ": " + floe_last_error());
   }
-  sends_.add(request, dst);
+  floe_request_t* posted = nullptr;
+  if (is_rendezvous(slot) && floe_recv(context_->group().comm(), nullptr, 0, FLOE_UINT8,
+                                       static_cast<uint32_t>(dst), posted_tag(slot), &posted) != FLOE_OK) {
+    const std::string why = floe_last_error();
+    sends_.add(request, dst);
+    throw ::gloo::IoException(title(Direction::kSend, dst) + ": " + why);
+  }
+  sends_.add(request, dst, posted);
 }
 
 void UnboundBuffer::recv(int src, uint64_t slot, size_t offset, size_t nbytes) {
@@ -60,6 +68,13 @@ void UnboundBuffer::recv(int src, uint64_t slot, size_t offset, size_t nbytes) {
     throw ::gloo::IoException(title(Direction::kRecv, src) + ": " + floe_last_error());
   }
   receives_.add(request, src);
+  if (!is_rendezvous(slot)) return;
+  floe_request_t* posted = nullptr;
+  if (floe_send(context_->group().comm(), nullptr, 0, FLOE_UINT8, static_cast<uint32_t>(src),
+                posted_tag(slot), &posted) != FLOE_OK) {
+    throw ::gloo::IoException(title(Direction::kRecv, src) + ": " + floe_last_error());
+  }
+  (void)floe_request_free(posted);  // it goes on
 }
 
 void UnboundBuffer::recv(std::vector<int> srcs, uint64_t slot, size_t offset, size_t nbytes) {
@@ -76,7 +91,8 @@ void UnboundBuffer::recv(std::vector<int> srcs, uint64_t slot, size_t offset, si
     throw ::gloo::IoException(title(Direction::kRecv, PendingOperations::kAnyPeer) + ": " +
                               floe_last_error());
   }
-  receives_.add(request, PendingOperations::kAnyPeer);
+  const auto received = receives_.add(request, PendingOperations::kAnyPeer);
+  if (is_rendezvous(slot)) context_->group().courier().tell_source(received, posted_tag(slot));
 }
 
 bool UnboundBuffer::waitRecv(int* rank, Millis timeout) { return wait(Direction::kRecv, rank, timeout); }
@@ -95,7 +111,8 @@ bool UnboundBuffer::wait(Direction direction, int* rank, Millis timeout) {
       context_->group().abort();
       throw ::gloo::IoException(title(direction, result.peer) + ": Timed out waiting " +
                                 std::to_string(timeout.count()) + "ms for " +
-                                (direction == Direction::kSend ? "send" : "recv") + " operation to complete");
+                                (direction == Direction::kSend ? "send" : "recv") + " operation to complete" +
+                                (result.message.empty() ? "" : ": " + result.message));
     case PendingOperations::Outcome::kCompleted: break;
   }
   if (rank) *rank = result.peer;
@@ -110,10 +127,10 @@ UnboundBuffer::Part UnboundBuffer::part(size_t offset, size_t nbytes) const {
 }
 
 void UnboundBuffer::check_slot(uint64_t slot) const {
-  if (!is_courier_tag(slot)) return;
+  if (!is_courier_tag(slot) && !is_posted_tag(slot)) return;
   throw ::gloo::InvalidOperationException(
       "floe: slot " + std::to_string(slot) +
-      " is one of those that floe needs itself: 0xf10e in the highest bits");
+      " is one of those that floe needs itself: 0xf10e or 0xf2 in the highest bits");
 }
 
 std::string UnboundBuffer::title(Direction direction, int peer) const {

@@ -171,6 +171,7 @@ TEST(Transport, RefusesWrongArgumentsAndGoesOn) {
     EXPECT_THROW(buffer->send(context->rank, kSlot, 0, 4), Invalid);
     EXPECT_THROW(buffer->recv(std::vector<int>{context->rank}, kSlot, 0, 4), Invalid);
     EXPECT_THROW(buffer->send(peer, 0xf10eULL << 48, 0, 4), Invalid);  // the plugin's own
+    EXPECT_THROW(buffer->recv(peer, 0xf2ULL << 56, 0, 4), Invalid);
     EXPECT_THROW(context->getPair(context->rank)->createSendBuffer(0, nullptr, 0), Invalid);
     EXPECT_THROW(context->getPair(2), std::out_of_range);
     EXPECT_THROW(buffer->waitSend(nullptr, Millis(0)), ::gloo::IoException);  // none was posted
@@ -285,15 +286,16 @@ TEST(Transport, AMessageOutlivesItsSender) {
   on_ranks(2, [&](std::shared_ptr<abi::Context> context) {
     std::vector<int> data = {context->rank};
     auto buffer = buffer_of(*context, data);
+    constexpr uint64_t kSlotOfACollective = kSlot | 1ull << 56;
     if (context->rank == 1) {
-      buffer->send(0, kSlot, 0, kRestOfBuffer);
+      buffer->send(0, kSlotOfACollective, 0, kRestOfBuffer);
       EXPECT_TRUE(buffer->waitSend(nullptr, kUnsetTimeout));
       buffer.reset();
       context.reset();
       gone();
     } else {
       gone();
-      buffer->recv(1, kSlot, 0, kRestOfBuffer);
+      buffer->recv(1, kSlotOfACollective, 0, kRestOfBuffer);
       EXPECT_TRUE(buffer->waitRecv(nullptr, kUnsetTimeout));
       EXPECT_THAT(data, ElementsAre(1));
     }

@@ -16,6 +16,9 @@ constexpr uint64_t kReplyTags = kCourierTags + (1ULL << 32);  // and 32 bits
 // Up to here a copy is cheaper than a second message.
 constexpr size_t kWithHeader = 4096;
 constexpr size_t kMostEarly = 256;  // from one source: 1 MiB
+// Gloo's ReduceScatterHalvingDoubling overwrites what it has sent without waiting. Gloo's tcp has handed some
+// megabytes to the kernel by then (net.ipv4.tcp_wmem), so this much is copied.
+constexpr size_t kCopied = 4 << 20;
 
 [[noreturn]] void throw_last(int rank, const char* what, int peer) {
   throw ::gloo::IoException("floe: rank " + std::to_string(rank) + ": " + what + " rank " +
@@ -277,9 +280,16 @@ floe_request_t* Courier::post(int peer, const Header& header, const void* data) 
   on_complete(request, std::move(memory), {});
   if (together || !data) return request;
   drop(request);
+  const bool copied = header.kind == Kind::kWrite && header.bytes <= kCopied;
+  if (copied) {
+    const char* const first = static_cast<const char*>(data);
+    memory = std::make_shared<std::vector<char>>(first, first + header.bytes);
+    data = memory->data();
+  }
   if (floe_send(comm_, data, header.bytes, FLOE_UINT8, destination, kDataTag, &request) != FLOE_OK) {
     throw_last(rank_, "send to", peer);
   }
+  if (copied) on_complete(request, std::move(memory), {});
   return request;
 }
 

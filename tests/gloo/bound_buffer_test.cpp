@@ -106,6 +106,29 @@ TEST(BoundBuffer, WhatNobodyTakesYetStaysWithTheSender) {
   });
 }
 
+// Gloo's ReduceScatterHalvingDoubling does so, and over tcp a send takes megabytes out of the buffer at once.
+TEST(BoundBuffer, WhatIsSentMayBeOverwrittenUpToSomeMegabytes) {
+  for (const size_t count : {size_t{1}, size_t{1025}, kLarge}) {
+    Meeting overwritten(2);
+    on_ranks(2, [&](auto context) {
+      Ints data(count, 1);
+      if (context->rank == 0) {
+        const auto from = sender(*context, 1, data);
+        from->send(0, count * sizeof(int), 0);
+        data.assign(count, 2);
+        overwritten();
+        from->waitSend();
+      } else {
+        overwritten();
+        Ints in(count);
+        const auto to = receiver(*context, 0, in);
+        to->waitRecv();
+        EXPECT_THAT(in, Each(1));
+      }
+    });
+  }
+}
+
 // Nobody waits for the receive until the send has completed on both sides, as in tcp, whose thread reads.
 TEST(BoundBuffer, ALargeMessageArrivesBeforeAnybodyWaitsForIt) {
   Meeting sent(2);

@@ -79,3 +79,9 @@ def test_a_wrong_setting_of_floe_is_an_error_that_names_it(lib_dir: Path) -> Non
     done = run_python(MAKE_GROUP, preloaded(lib_dir, FLOE_SHM="maybe"))
     assert done.returncode != 0
     assert "FLOE_SHM='maybe' is not valid" in done.stderr
+
+
+def test_an_interface_that_does_not_exist_is_an_error_that_names_it(lib_dir: Path) -> None:
+    done = run_python(MAKE_GROUP, preloaded(lib_dir, GLOO_SOCKET_IFNAME="nosuch0"))
+    assert done.returncode != 0
+    assert "the network interface 'nosuch0' does not exist" in done.stderr

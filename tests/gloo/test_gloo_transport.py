@@ -1,6 +1,9 @@
 """An unmodified script with the gloo backend gets from floe what it gets from Gloo's transport."""
 
+import os
+import platform
 import re
+import sys
 import time
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -85,6 +88,34 @@ def test_lazy_init_works(start: Start, lib_dir: Path) -> None:
         reported(start("report.py", 2, preloaded(lib_dir, TORCH_GLOO_LAZY_INIT="1")))
         == [("True", 0)] * 2
     )
+
+
+def test_an_interface_can_be_chosen(start: Start, lib_dir: Path) -> None:
+    env = preloaded(lib_dir, GLOO_SOCKET_IFNAME="lo", FLOE_SHM="off")
+    for floe, _ in reported(start("report.py", 2, env)):
+        assert floe == "True"
+
+
+def found(library: str) -> Path | None:
+    folders = [*os.environ.get("LD_LIBRARY_PATH", "").split(":"), f"{sys.prefix}/lib"]
+    folders += [f"/usr/lib/{platform.machine()}-linux-gnu", "/usr/lib64"]
+    paths = (Path(folder, library) for folder in folders if folder)
+    return next((path for path in paths if path.exists()), None)
+
+
+@pytest.mark.parametrize("library", ["libtcmalloc_minimal.so.4", "libjemalloc.so.2", "libiomp5.so"])
+def test_other_libraries_are_preloaded_before_and_after_the_shim(
+    library: str, start: Start, lib_dir: Path
+) -> None:
+    """What guides for training on CPUs tell to preload."""
+    path = found(library)
+    if path is None:
+        pytest.skip(f"there is no {library} here")
+    env = preloaded(lib_dir)
+    shim = env["LD_PRELOAD"]
+    for preload in (f"{path}:{shim}", f"{shim}:{path}"):
+        ranks = start("report.py", 2, env | {"LD_PRELOAD": preload})
+        assert reported(ranks) == [("True", 0)] * 2
 
 
 def test_survivors_of_a_killed_rank_name_it(start: Start, lib_dir: Path) -> None:

@@ -299,7 +299,7 @@ floe_request_t* Courier::write(int peer, int slot, const void* data, size_t byte
 }
 
 void Courier::tell_source(const std::shared_ptr<floe_request_t>& receive, uint64_t tag) {
-  on_complete(receive.get(), [this, receive, tag] {
+  on_complete(receive.get(), {}, [this, receive, tag] {
     floe_request_info_t info = FLOE_REQUEST_INFO_INIT;
     if (floe_request_info(receive.get(), &info) != FLOE_OK) return fail(floe_last_error());
     answer(info.source, tag, nullptr, 0, {});

@@ -14,7 +14,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   if (const auto address = floe::fabric::EndpointAddress::parse(text); address.ok()) {
     const auto again = floe::fabric::EndpointAddress::parse(address->to_text());
-    if (!again.ok() || again->name != address->name || again->id != address->id) __builtin_trap();
+    if (!again.ok() || again->names != address->names || again->id != address->id) __builtin_trap();
   }
   if (const auto spread = floe::Spread::decode(text); spread.ok())
     if (*floe::Spread::decode(spread->encode()) != *spread) __builtin_trap();

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-from datetime import timedelta
 
 import numpy as np
 import pytest
@@ -398,27 +397,3 @@ def check_objects() -> None:
 
 def test_objects() -> None:
     run_ranks(3, check_objects)
-
-
-def check_work() -> None:
-    group, total = dist.group.WORLD, float(dist.get_world_size())
-    tensors = [torch.ones(3), torch.ones(3, 2)[:, 0], torch.ones(3, 2)]
-    options, barrier = dist.AllreduceOptions(), dist.BarrierOptions()
-    options.asyncOp = barrier.asyncOp = False
-    assert [group.allreduce([tensor], options) for tensor in tensors] == [None] * 3
-    assert all(tensor.unique().tolist() == [total] for tensor in tensors)
-    assert group.barrier(barrier) is None
-    options.timeout = timedelta(seconds=30)  # is set, and set back: that takes a work
-    group.allreduce(tensors[:1], options).wait()
-    group._start_coalescing(torch.device("cpu"))
-    options = dist.AllreduceOptions()
-    options.asyncOp = False
-    assert group.allreduce(tensors[2:], options) is not None
-    whole = group._end_coalescing(torch.device("cpu"))
-    whole.wait()
-    assert torch.equal(whole.result()[0], torch.full((3, 2), total * total))
-
-
-@pytest.mark.quick
-def test_who_waits_anyway_gets_no_work() -> None:
-    run_ranks(2, check_work)

@@ -19,7 +19,8 @@ struct PeerPlaces {
 // What --peer takes, but for "all".
 std::vector<std::string> peer_names();
 
-// The peers that `names` mean: "all" is every one that is installed, but for Gloo over floe. An unknown or missing one is an error.
+// The peers that `names` mean: "all" is every one that is installed, but for Gloo over floe. An unknown or
+// missing one is an error.
 Result<std::vector<std::string>> choose_peers(const std::vector<std::string>& names,
                                               const PeerPlaces& places);
 

@@ -48,6 +48,7 @@ using Floats = std::vector<float>;
 using Millis = std::chrono::milliseconds;
 
 struct Results {
+  std::string folder;
   std::ofstream file;
   void keep(const std::string& name, const Floats& values) {
     file << name << ' ' << values.size() << '\n';
@@ -55,6 +56,16 @@ struct Results {
                static_cast<std::streamsize>(values.size() * sizeof(float)));
   }
 };
+
+// Before connections are closed: over Gloo's tcp a rank that closes with something unread resets them, and
+// what others have not read yet is lost.
+void wait_for_all(const Results& results, const Context& context) {
+  gloo::rendezvous::FileStore store(results.folder);
+  std::vector<std::string> all;
+  for (int rank = 0; rank < context->size; ++rank) all.push_back("done" + std::to_string(rank));
+  store.set(all[static_cast<size_t>(context->rank)], {'1'});
+  store.wait(all, Millis(30'000));
+}
 
 Floats data(size_t count, int rank) {
   std::mt19937 generator(static_cast<unsigned>(1000 * count + static_cast<size_t>(rank)));
@@ -213,6 +224,7 @@ void factory(Results& results, const Context& context, std::shared_ptr<gloo::tra
   gloo::rendezvous::ContextFactory made(context);
   const auto child = std::static_pointer_cast<gloo::rendezvous::Context>(made.makeContext(device));
   run_bound<gloo::AllreduceRing<float>>(results, child, "ContextFactory", 1001);
+  wait_for_all(results, context);
 }
 
 void collectives(Results& results, const Context& context,
@@ -295,7 +307,7 @@ int main(int argc, char** argv) {
     contexts.back()->setTimeout(i == 1 ? Millis(300) : Millis(30'000));
     contexts.back()->connectFullMesh(store, device);
   }
-  Results results{std::ofstream(folder + "/" + std::to_string(rank), std::ios::binary)};
+  Results results{folder, std::ofstream(folder + "/" + std::to_string(rank), std::ios::binary)};
   if (mode == "collectives")
     collectives(results, contexts[0], device);
   else if (mode == "timeouts")

@@ -114,7 +114,7 @@ class Ranks {
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   }
   void succeed() {
-    for (int rank = 0; rank < static_cast<int>(pids_.size()); ++rank) ASSERT_EQ(wait(rank), 0) << text(rank);
+    for (int rank = 0; rank < static_cast<int>(pids_.size()); ++rank) EXPECT_EQ(wait(rank), 0) << text(rank);
   }
   void kill_rank(int rank) { kill(pids_[rank], SIGKILL); }
   std::string text(int rank) const { return contents(log(rank)); }

@@ -120,9 +120,10 @@ def test_strangers_at_every_port_change_nothing(shm: str, start: Start, lib_dir:
             for _ in range(20):
                 disturb(port)
     assert [rank.process.poll() for rank in ranks] == [None] * 3, [rank.text() for rank in ranks]
-    # Not one for each connection. (Rank 0 has PyTorch's store, too, which keeps some of them.)
+    # Not one for each connection. Rank 0 has PyTorch's store, too, which keeps some of them, and
+    # libfabric 1.17 keeps those from a peer's host, which the filter on its port lets in.
     for rank, count in zip(ranks[1:], before, strict=True):
-        assert descriptors(rank) < count + 5
+        assert shm == "off" or descriptors(rank) < count + 5
     ranks[1].kill()
     for rank in (ranks[0], ranks[2]):
         rank.wait()

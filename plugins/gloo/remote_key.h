@@ -4,11 +4,14 @@
 #include <charconv>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "errors.h"
 #include "gloo_abi.h"
 
 namespace floe::gloo_transport::FLOE_GLOO_ABI {
+
+namespace abi = gloo_abi::FLOE_GLOO_ABI;
 
 class RemoteKey final : public abi::RemoteKey {
  public:

@@ -105,7 +105,7 @@ class Fuzzed {
     const size_t bytes = descriptor.count * 4;
     std::byte* const data = buffer(bytes);
     (void)group_.start(std::make_shared<ScheduledCollective>(
-        descriptor, all_reduce(3, 0, {descriptor.count, 4}), data, data, 3, nullptr));
+        descriptor, all_reduce(3, 0, {descriptor.count, 4}, true), data, data, 3, nullptr));
   }
 
   void packet() {

@@ -168,8 +168,8 @@ class Fuzzed {
   void scheduled() {
     const Descriptor descriptor = all_reduce_of(input_.ConsumeIntegralInRange<uint64_t>(0, kMost));
     std::byte* const data = buffer(descriptor.count * 4);
-    start(std::make_shared<ScheduledCollective>(descriptor, all_reduce(kRanks, 0, {descriptor.count, 4}),
-                                                data, data, kRanks, group_.direct()));
+    start(std::make_shared<ScheduledCollective>(
+        descriptor, all_reduce(kRanks, 0, {descriptor.count, 4}, true), data, data, kRanks, group_.direct()));
   }
   void message(Kind kind) {
     Transfer transfer;

@@ -21,7 +21,7 @@ enum class PacketKind : uint8_t {
   kProbe,      // what this rank's current collective is, sent when it waits long; payload: none
   kFault,      // the communicator has failed; tag: the culprit's rank, id: floe_status_t, payload: a text
   kLeave,      // the sender leaves: it has sent all that it ever will
-  kLeaveAck,   // answers kLeave: all of it has arrived
+  kEndAck,     // answers kLeave and kFault: what came before has arrived
   kMail,  // a letter between ranks that shrink; tag: its slot, id: as its sender likes; payload: its text
 };
 

@@ -76,7 +76,11 @@ Communicator::~Communicator() {
     if (const auto& own = group_.members()[rank()].segment)  // release: pairs with Survivors::agree()
       own->header().shrink.entered.store(ShrinkBoard::kNever, std::memory_order_release);
   }
-  engine_->flush(group_, failed || unfinished);
+  // What operations that ended well have sent must arrive; else only the news of the end should. Either would
+  // be lost if the endpoint went while peers still send: TCP resets a connection that is closed with bytes
+  // unread.
+  constexpr Millis kLongest(2000), kLongestWhenFailed(300), kLongestWhenUnfinished(80);
+  engine_->flush(group_, failed ? kLongestWhenFailed : unfinished ? kLongestWhenUnfinished : kLongest);
   const std::lock_guard guard(engine_->lock());
   engine_->remove(group_);
   FabricTransport* const fabric = engine_->fabric_if_open();

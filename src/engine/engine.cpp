@@ -299,10 +299,8 @@ int Engine::progress_mail(Group& group) {
   return moved + group.progress_mail();
 }
 
-void Engine::flush(Group& group, bool early) {
-  // What operations that ended well have sent must arrive; else only the news of the end should.
-  constexpr Millis kLongest(2000), kLongestWhenEarly(80);
-  const Deadline deadline = Deadline::in(early ? kLongestWhenEarly : kLongest);
+void Engine::flush(Group& group, Millis longest) {
+  const Deadline deadline = Deadline::in(longest);
   const auto left = [&] {
     const std::lock_guard guard(lock_);
     if (!fabric_) return false;

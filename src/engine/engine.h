@@ -87,9 +87,8 @@ class Engine final : private PacketSink {
   bool test(const Operation& operation);
   // One pass over the letters of a group that has failed. Returns how much moved. Lock held.
   int progress_mail(Group& group);
-  // Sends what the group has left for other hosts, for 2 s at most, or a moment if it ended early: by a
-  // fault, or with operations under way.
-  void flush(Group& group, bool early);
+  // Sends what the group, which has ended, has left for other hosts, until all have heard of its end.
+  void flush(Group& group, Millis longest);
 
  private:
   Engine(Settings settings, Bell bell);

@@ -215,16 +215,16 @@ void Group::on_packet(const PacketHeader& header, std::span<const std::byte> pay
     return;
   }
   Member& sender = config_.members[header.source];
-  if (header.kind == PacketKind::kLeave) {
-    set_left(sender);
+  // The end of a rank's part: this rank has all that it sent before, and says so. One's own end is an answer.
+  const bool left = header.kind == PacketKind::kLeave, failed = header.kind == PacketKind::kFault;
+  if (left) set_left(sender);
+  if (left || (failed && fault_.ok())) {
     PacketHeader answer;
-    answer.kind = PacketKind::kLeaveAck;
+    answer.kind = PacketKind::kEndAck;
     messenger_.control(header.source, answer);
   }
-  if (header.kind == PacketKind::kLeave || header.kind == PacketKind::kLeaveAck) {
-    sender.settled = true;
-    return;
-  }
+  if (left || failed || header.kind == PacketKind::kEndAck) sender.settled = true;
+  if (left || header.kind == PacketKind::kEndAck) return;
   if (header.kind == PacketKind::kMail) return keep_letter(header, payload);
   if (!fault_.ok()) return;
   switch (header.kind) {

@@ -35,7 +35,7 @@ struct Member {
   Clock::time_point gone_since{};  // once it is not alive
   std::string how;                 // "died": what follows its name then
   bool certain = false;            // that its process has ended or left; otherwise it is only out of reach
-  bool settled = false;  // over fabric: has all that this rank, leaving, had sent, or needs it no more
+  bool settled = false;            // over fabric: knows that this rank's part has ended, or has ended itself
 };
 
 struct GroupConfig {
@@ -115,7 +115,7 @@ class Group final : public PacketSink {
   void leave();
   // Whether packets for other hosts wait to be sent.
   bool has_outgoing();
-  // Whether nobody needs this rank any more, which has left: its endpoint may go.
+  // Whether nobody needs this rank any more, which has left or failed: its endpoint may go.
   bool settled() const;
 
   // group_mail.cpp: letters, which pass also when the communicator has failed. Of each peer's only the latest
@@ -209,7 +209,6 @@ class Group final : public PacketSink {
   std::optional<PeerFault> peer_fault_;
   std::optional<uint32_t> disagrees_;  // a rank whose flag shows another collective
   Status fault_;
-  bool leaving_ = false;
   uint64_t ends_heard_ = 0;
   bool published_ = false;  // something that peers may sleep for
 };

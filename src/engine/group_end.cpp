@@ -130,12 +130,11 @@ void Group::fail(const Status& why, uint32_t culprit) {
 void Group::leave() {
   if (!fault_.ok()) return;
   fault_ = error(FLOE_ERR_ABORTED, "'{}' was destroyed", config_.name);
-  leaving_ = true;
   end(RankState::kLeft, rank(), {}, error(FLOE_ERR_ABORTED, "the communicator was destroyed on this rank"));
 }
 
 bool Group::settled() const {
-  return !leaving_ || std::all_of(config_.members.begin(), config_.members.end(), [&](const Member& member) {
+  return std::all_of(config_.members.begin(), config_.members.end(), [&](const Member& member) {
     return member.settled || member.state != Member::State::kAlive || !over_fabric(member) ||
            &member == &config_.members[rank()];
   });

@@ -1,4 +1,4 @@
-// How a group ends while peers may be writing to this rank's memory: see MappedReduce.
+// How a group ends: while peers may be writing to this rank's memory (see MappedReduce), and between hosts.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/syscall.h>
@@ -7,8 +7,10 @@
 
 #include <atomic>
 #include <csignal>
+#include <optional>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "base/log.h"
 #include "engine/group.h"
@@ -16,6 +18,7 @@
 namespace floe {
 namespace {
 
+using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
@@ -98,6 +101,62 @@ TEST_F(GroupEnd, DoesNotWaitForADeadPeersWrite) {
   ASSERT_EQ(child, ::waitpid(child, nullptr, 0));
   group_with_busy_peer(std::move(pidfd))->leave();
   EXPECT_THAT(logged_, IsEmpty());
+}
+
+// To a peer on another host. Keeps what is sent.
+struct Recorder final : Transport {
+  std::string_view name() const override { return "recorder"; }
+  size_t max_payload() const override { return 1024; }
+  bool try_send(PeerId, const PacketHeader& header, std::span<const std::byte>) override {
+    sent.push_back(header.kind);
+    return true;
+  }
+  int progress(PacketSink&) override { return 0; }
+
+  std::vector<PacketKind> sent;
+};
+
+class GroupEndBetweenHosts : public testing::Test {
+ protected:
+  GroupEndBetweenHosts() {
+    GroupConfig config;
+    config.members.resize(2);
+    config.members[1].route.transport = &transport_;
+    group_.emplace(std::move(config));
+  }
+  void peer_sends(PacketKind kind) {
+    PacketHeader header;
+    header.kind = kind;
+    header.source = 1;
+    header.id = FLOE_ERR_ABORTED;  // of a fault
+    group_->on_packet(header, {});
+    group_->has_outgoing();
+  }
+
+  Recorder transport_;
+  std::optional<Group> group_;
+};
+
+TEST_F(GroupEndBetweenHosts, IsSettledOnceThePeerHasHeardOfTheFault) {
+  group_->fail(error(FLOE_ERR_MISMATCH, "of the test"), 0);
+  EXPECT_FALSE(group_->settled());
+  peer_sends(PacketKind::kEndAck);
+  EXPECT_TRUE(group_->settled());
+  EXPECT_THAT(transport_.sent, ElementsAre(PacketKind::kFault));
+}
+
+TEST_F(GroupEndBetweenHosts, IsSettledOnceThePeerHasFailedToo) {
+  group_->fail(error(FLOE_ERR_MISMATCH, "of the test"), 0);
+  peer_sends(PacketKind::kFault);
+  EXPECT_TRUE(group_->settled());
+  EXPECT_THAT(transport_.sent, ElementsAre(PacketKind::kFault)) << "which is the answer";
+}
+
+TEST_F(GroupEndBetweenHosts, APeersEndIsAnsweredAtOnce) {
+  peer_sends(PacketKind::kFault);
+  EXPECT_THAT(transport_.sent, ElementsAre(PacketKind::kEndAck));
+  peer_sends(PacketKind::kLeave);
+  EXPECT_THAT(transport_.sent, ElementsAre(PacketKind::kEndAck, PacketKind::kEndAck));
 }
 
 }  // namespace

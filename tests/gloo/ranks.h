@@ -98,6 +98,10 @@ inline std::shared_ptr<floe_context_t> make_floe_context() {
   return {context, [](floe_context_t* c) { (void)floe_context_destroy(c); }};
 }
 
+inline std::unique_ptr<abi::UnboundBuffer> buffer_of(abi::Context& context, std::vector<int>& data) {
+  return context.createUnboundBuffer(data.data(), data.size() * sizeof(int));
+}
+
 // What ranks connect through: the store, or in R0 their pairs' addresses, as Gloo's rendezvous exchanges
 // them.
 class Rendezvous {

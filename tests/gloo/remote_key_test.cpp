@@ -16,10 +16,6 @@ using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 using Ints = std::vector<int>;
 
-std::unique_ptr<abi::UnboundBuffer> buffer_of(abi::Context& context, Ints& data) {
-  return context.createUnboundBuffer(data.data(), data.size() * sizeof(int));
-}
-
 TEST(RemoteKey, AllRanksGetFromAndPutToEachOther) {
   constexpr int kRanks = 3;
   for (const size_t part : {size_t{0}, size_t{1}, size_t{300'000}}) {

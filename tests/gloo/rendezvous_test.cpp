@@ -23,10 +23,6 @@ constexpr uint64_t kSlot = 0x1337;
 constexpr uint64_t kCollective = 0x0100'0000'0000'1337;  // of Gloo's first kind of collective
 constexpr Millis kSoon{50};
 
-std::unique_ptr<abi::UnboundBuffer> buffer_of(abi::Context& context, std::vector<int>& data) {
-  return context.createUnboundBuffer(data.data(), data.size() * sizeof(int));
-}
-
 TEST(Rendezvous, ASendThatNobodyReceivesTimesOut) {
   Meeting timed_out(2);
   on_ranks(2, [&](auto context) {

@@ -24,10 +24,6 @@ using ::testing::ThrowsMessage;
 constexpr uint64_t kSlot = 0x1337;
 constexpr size_t kLarge = 3 << 20;
 
-std::unique_ptr<abi::UnboundBuffer> buffer_of(abi::Context& context, std::vector<int>& data) {
-  return context.createUnboundBuffer(data.data(), data.size() * sizeof(int));
-}
-
 TEST(Transport, CarriesPartsOfBuffersOfAnySize) {
   for (const size_t count : {size_t{4}, kLarge / sizeof(int)}) {
     on_ranks(2, [&](auto context) {

@@ -38,6 +38,7 @@ Status check_overlap(const void* a, uint64_t a_bytes, const void* b, uint64_t b_
 Status conclude_started(const Communicator& comm, Communicator::Started& started, floe_request_t** req) {
   if (!started.ok()) return started.status();
   if (req) {
+    comm.engine()->notify_worker();
     *req = new floe_request{comm.engine(), std::move(*started)};
     return {};
   }

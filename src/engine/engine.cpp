@@ -147,7 +147,6 @@ void Engine::started(Group& group) {
   if (!group.busy()) return;
   if (std::find(busy_.begin(), busy_.end(), &group) == busy_.end()) busy_.push_back(&group);
   any_busy_.store(true, std::memory_order_seq_cst);
-  notify_worker();
 }
 
 int Engine::progress() {
@@ -270,7 +269,7 @@ bool Engine::wait(const Operation& operation, Deadline until) {
   waiters_.fetch_add(1, std::memory_order_seq_cst);
   const AtExit hand_over([this] {
     waiters_.fetch_sub(1, std::memory_order_seq_cst);
-    if (any_busy_.load(std::memory_order_relaxed)) notify_worker();
+    if (any_busy_.load(std::memory_order_seq_cst)) notify_worker();
   });
   Spinner spinner(spins_.load(std::memory_order_relaxed),
                   apart_.load(std::memory_order_relaxed) ? &crowd_ : nullptr);

@@ -75,8 +75,10 @@ class Engine final : private PacketSink {
   void remove(Group& group);
   size_t groups() const { return groups_.size(); }
 
-  // After Group::start, still under the lock: the group has something under way.
+  // After Group::start, still under the lock: the group has something under way. Then its caller waits, or
+  // notifies the worker, if there is one.
   void started(Group& group);
+  void notify_worker();
 
   // Something that a thread of this context may sleep for has happened.
   void wake_sleepers();
@@ -102,7 +104,6 @@ class Engine final : private PacketSink {
   bool sleep_on_descriptors(Millis limit, Done&& done);
   std::vector<int> wait_fds();  // lock held
   void run_worker();
-  void notify_worker();
 
   void on_packet(const PacketHeader& header, std::span<const std::byte> payload) override;
   void on_peer_lost(PeerId peer, const Status& why) override;

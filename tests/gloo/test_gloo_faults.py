@@ -4,18 +4,11 @@ import os
 import re
 import signal
 import socket
-import time
 from pathlib import Path
 
 import pytest
 
-from gloo_launch import Rank, Start, environment, preloaded, succeed
-
-
-def wait_until_started(ranks: list[Rank]) -> None:
-    while not all("started" in rank.text() for rank in ranks):
-        assert all(rank.process.poll() is None for rank in ranks), [rank.text() for rank in ranks]
-        time.sleep(0.1)
+from gloo_launch import Rank, Start, environment, preloaded, succeed, wait_until_started
 
 
 def told(rank: Rank) -> tuple[float, str]:

@@ -4,22 +4,24 @@ import os
 import platform
 import re
 import sys
-import time
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 
 import pytest
-import torch
 
-from gloo_launch import Launcher, Rank, Start, environment, preloaded, succeed
-
-Results = list[dict[str, torch.Tensor]]  # by rank
-
-
-def run_collectives(start: Start, ranks: int, env: dict[str, str], folder: Path) -> Results:
-    succeed(start("collectives.py", ranks, env, folder))
-    return [torch.load(folder / f"{rank}.pt") for rank in range(ranks)]
+from gloo_launch import (
+    Launcher,
+    Results,
+    Start,
+    check_same,
+    environment,
+    preloaded,
+    reported,
+    run_collectives,
+    succeed,
+    wait_until_started,
+)
 
 
 @pytest.fixture(scope="module")
@@ -29,12 +31,6 @@ def gloo_results(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[
     launcher = Launcher(folder)
     yield cache(lambda ranks: run_collectives(launcher.start, ranks, environment(), folder))
     launcher.close()
-
-
-def same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
-    if a.dtype != b.dtype or a.shape != b.shape:
-        return False
-    return torch.equal(a.contiguous().view(torch.uint8), b.contiguous().view(torch.uint8))
 
 
 @pytest.mark.parametrize(("ranks", "shm"), [(2, "on"), (4, "on"), (2, "off")])
@@ -48,16 +44,7 @@ def test_every_operation_gives_the_same_bits_as_gloo(
 ) -> None:
     env = preloaded(lib_dir, GLOO_DEVICE_TRANSPORT="FLOE", FLOE_SHM=shm)
     floe_results = run_collectives(start, ranks, env, tmp_path)
-    for rank, (ours, theirs) in enumerate(zip(floe_results, gloo_results(ranks), strict=True)):
-        assert ours.keys() == theirs.keys()
-        different = [name for name in ours if not same_bits(ours[name], theirs[name])]
-        assert not different, f"rank {rank}"
-
-
-def reported(ranks: list[Rank]) -> list[tuple[str, int]]:
-    succeed(ranks)
-    found = [re.search(r"floe=(\w+) connections=(\d+)", rank.text()) for rank in ranks]
-    return [(m[1], int(m[2])) for m in found if m]
+    check_same(floe_results, gloo_results(ranks))
 
 
 @pytest.mark.quick
@@ -120,9 +107,7 @@ def test_other_libraries_are_preloaded_before_and_after_the_shim(
 
 def test_survivors_of_a_killed_rank_name_it(start: Start, lib_dir: Path) -> None:
     ranks = start("all_reduce_forever.py", 4, preloaded(lib_dir))
-    while not all("started" in rank.text() for rank in ranks):
-        assert all(rank.process.poll() is None for rank in ranks), [rank.text() for rank in ranks]
-        time.sleep(0.1)
+    wait_until_started(ranks)
     ranks[2].kill()
     survivors = [ranks[i] for i in (0, 1, 3)]
     succeed(survivors)

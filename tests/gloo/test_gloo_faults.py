@@ -70,6 +70,29 @@ def test_a_rank_that_is_killed_before_it_connects_is_named(start: Start, lib_dir
         assert "rank 2 of 3 did not arrive" in told(rank)[1]
 
 
+@pytest.mark.parametrize("transport", ["tcp", "floe"])
+def test_a_rank_that_leaves_ends_the_waits_of_others(
+    transport: str, start: Start, lib_dir: Path
+) -> None:
+    env = preloaded(lib_dir) if transport == "floe" else environment()
+    ranks = start("abort.py", 2, env, "destroy")
+    succeed(ranks)
+    seconds, message = told(ranks[1])
+    assert seconds < 150  # half of the timeout: it was noticed, not waited for
+    if transport == "floe":
+        assert re.search(r"rank 0 \(host \S+, pid \d+\) left", message), message
+
+
+@pytest.mark.parametrize("transport", ["tcp", "floe"])
+def test_an_aborted_group_ends_its_waits(transport: str, start: Start, lib_dir: Path) -> None:
+    """When the time is up: PyTorch's abort does nothing to its gloo backend."""
+    env = preloaded(lib_dir) if transport == "floe" else environment()
+    ranks = start("abort.py", 2, env, "abort")
+    succeed(ranks)
+    messages = [told(rank)[1] for rank in ranks]
+    assert any("Timed out waiting 8000ms for recv" in message for message in messages), messages
+
+
 def listening_ports(pid: int) -> set[int]:
     """On which ports of IPv4 and IPv6 a process listens."""
     inodes = set()

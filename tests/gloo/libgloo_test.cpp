@@ -128,7 +128,7 @@ class Ranks {
 };
 
 TEST(Libgloo, EveryAlgorithmGivesTheSameBitsAsOverTcp) {
-  for (const int size : {2, 3, 4}) {
+  for (const int size : {2, 3, 4, 8}) {
     Ranks tcp("tcp", size, "collectives", Transport::kTcp);
     tcp.succeed();
     EXPECT_THAT(tcp.text(0), HasSubstr("device tcp"));

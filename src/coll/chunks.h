@@ -1,5 +1,5 @@
-// How the parts of a large all_reduce travel: in chunks, each a message of one packet where packets have 64
-// KiB, so that what has come is added and passed on while the rest is on its way.
+// How the parts of a large all_reduce travel: in chunks, each a message of one packet where packets have as
+// much room, so that what has come is added and passed on while the rest is on its way.
 #pragma once
 
 #include <algorithm>
@@ -9,11 +9,13 @@
 
 namespace floe {
 
-// Chunks of a part of `bytes`: of 64 KiB, the largest packet, or less, down to 16, where there are not eight
-// of them, and not so many that a schedule of many ranks outgrows 16-bit tags.
+// Chunks of a part of `bytes`: of 60 KiB, or less, down to 16, where there are not eight of them, and not so
+// many that a schedule of many ranks outgrows 16-bit tags. With its headers a chunk of 60 KiB still goes down
+// from TCP in one piece, of at most 64 KiB in whole segments, which the card cuts; one of 64 KiB goes in two,
+// of which the second is next to nothing and costs both sides as much.
 inline uint32_t chunk_count(uint64_t bytes, uint32_t most) {
-  constexpr uint64_t kSmallest = 16 << 10, kPacket = 64 << 10;
-  const uint64_t size = std::clamp(bytes / 8, kSmallest, kPacket);
+  constexpr uint64_t kSmallest = 16 << 10, kMost = 60 << 10;
+  const uint64_t size = std::clamp(bytes / 8, kSmallest, kMost);
   return static_cast<uint32_t>(std::clamp<uint64_t>((bytes + size - 1) / size, 1, most));
 }
 

@@ -128,7 +128,9 @@ bool Messenger::start_message(uint32_t peer, Lane& lane, Transfer& send) {
 
 bool Messenger::stream_packet(uint32_t peer, Transfer& send) {
   const Route& route = routes_[peer];
-  const uint64_t size = std::min<uint64_t>(route.transport->max_payload(), send.bytes - send.moved);
+  constexpr uint64_t kMost = 60 << 10;  // see chunk_count() of coll/chunks.h
+  const uint64_t most = std::min<uint64_t>(route.transport->max_payload(), kMost);
+  const uint64_t size = std::min(most, send.bytes - send.moved);
   PacketHeader h = header(PacketKind::kData);
   h.id = send.peer_id;
   h.offset = send.moved;

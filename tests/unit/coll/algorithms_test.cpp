@@ -48,6 +48,14 @@ TEST(Algorithms, LargeAllReducesSumInChunks) {
       for (const bool in_place : {false, true}) check_all_reduce_of(make, ranks, 400'009, in_place);
 }
 
+// TCP cuts a larger one in two: see chunks.h.
+TEST(Algorithms, ChunksOfLargeAllReducesAreOneFrame) {
+  for (const Make make : {exchange_all_reduce, direct_all_reduce, ring_all_reduce}) {
+    const Schedule schedule = make(2, 0, {uint64_t{25} << 18, 4});
+    for (const Step& step : schedule.steps()) EXPECT_LE(step.range.bytes, uint64_t{60} << 10);
+  }
+}
+
 // Tags of 16 bits, less the one of with_factors(), are enough for the largest; and scratch does not grow.
 TEST(Algorithms, HugeAllReducesFit) {
   for (const Make make : {exchange_all_reduce, direct_all_reduce, ring_all_reduce})

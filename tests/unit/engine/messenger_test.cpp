@@ -19,10 +19,10 @@ constexpr size_t kMaxPayload = 1000;
 // Keeps what is sent until it is handed over; takes at most `room` packets.
 struct Wire final : Transport {
   std::deque<std::pair<PacketHeader, std::vector<std::byte>>> packets;
-  size_t room = 1000;
+  size_t room = 1000, most = kMaxPayload;
 
   std::string_view name() const override { return "wire"; }
-  size_t max_payload() const override { return kMaxPayload; }
+  size_t max_payload() const override { return most; }
   bool try_send(PeerId, const PacketHeader& header, std::span<const std::byte> payload) override {
     if (packets.size() >= room) return false;
     packets.emplace_back(header, std::vector<std::byte>(payload.begin(), payload.end()));
@@ -97,6 +97,23 @@ TEST_F(MessengerTest, CarriesAllSizesWhicheverSideIsFirst) {
     }
   EXPECT_EQ(sent.count, 10);
   EXPECT_EQ(received.count, 10);
+}
+
+// TCP cuts a larger one in two: see coll/chunks.h.
+TEST_F(MessengerTest, LongMessagesGoInPacketsOfOneFrame) {
+  from_a.most = from_b.most = 64 << 10;
+  auto data = pattern(1'000'000);
+  std::vector<std::byte> buffer(data.size());
+  Transfer send = send_to(1, data, 5), receive = receive_from(0, buffer, 5);
+  b.receive(receive);
+  a.send(send);
+  hand_over(from_a, b);
+  hand_over(from_b, a);
+  a.pump();
+  ASSERT_GT(from_a.packets.size(), 10);
+  for (const auto& [header, payload] : from_a.packets) EXPECT_LE(payload.size(), size_t{60} << 10);
+  settle();
+  EXPECT_EQ(buffer, data);
 }
 
 TEST_F(MessengerTest, WorksWithRoomForOnePacket) {

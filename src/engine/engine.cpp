@@ -57,6 +57,7 @@ void EngineLock::lock_later() {
 Engine::Engine(Settings settings, Bell bell)
     : settings_(std::move(settings)),
       bell_(std::move(bell)),
+      crowd_(bell_.cpu()),
       id_(random_u64()),
       arena_(Arena::create(id_)),
       forks_before_(forks.load(std::memory_order_relaxed)) {}
@@ -134,9 +135,13 @@ void Engine::add(Group& group) {
   const uint32_t before = spins_.load(std::memory_order_relaxed);
   spins_.store(before == 0 ? spins : std::min(before, spins), std::memory_order_relaxed);
   if (apart) apart_.store(true, std::memory_order_relaxed);
+  for (const Member& member : group.members())
+    if (member.bell) crowd_.add(member.bell->cpu());
 }
 
 void Engine::remove(Group& group) {
+  for (const Member& member : group.members())
+    if (member.bell) crowd_.remove(member.bell->cpu());
   std::erase(groups_, &group);
   std::erase(busy_, &group);
   any_busy_.store(!busy_.empty(), std::memory_order_relaxed);
@@ -270,9 +275,11 @@ bool Engine::wait(const Operation& operation, Deadline until) {
   const AtExit hand_over([this] {
     waiters_.fetch_sub(1, std::memory_order_seq_cst);
     if (any_busy_.load(std::memory_order_seq_cst)) notify_worker();
+    crowd_.leave();
   });
+  const bool apart = apart_.load(std::memory_order_relaxed);
   Spinner spinner(spins_.load(std::memory_order_relaxed),
-                  apart_.load(std::memory_order_relaxed) ? &crowd_ : nullptr);
+                  apart ? Spinner::kYieldsBetweenHosts : Spinner::kYields, &crowd_);
   for (uint32_t turn = 0; !operation.complete(); ++turn) {
     int moved = 0;
     if (pass(&moved) && moved != 0) spinner.reset();

@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "base/settings.h"
 #include "base/status.h"
+#include "engine/crowd.h"
 #include "engine/group.h"
 #include "engine/spinner.h"
 #include "fabric/fabric_transport.h"
@@ -114,6 +115,7 @@ class Engine final : private PacketSink {
 
   Settings settings_;
   Bell bell_;
+  Crowd crowd_;
   uint64_t id_;
   Result<std::shared_ptr<Arena>> arena_;
   uint64_t forks_before_;
@@ -135,9 +137,8 @@ class Engine final : private PacketSink {
   uint64_t news_ = 0;                   // under sleep_mutex_
   std::atomic<uint32_t> followers_{0};  // threads on the condition variable
 
-  std::atomic<uint32_t> spins_{0};  // passes without a result before yielding; a hint
-  std::atomic<bool> apart_{false};  // some group's ranks are on several hosts; a hint
-  Crowd crowd_;
+  std::atomic<uint32_t> spins_{0};     // passes without a result before yielding; a hint
+  std::atomic<bool> apart_{false};     // some group's ranks are on several hosts; a hint
   std::atomic<bool> any_busy_{false};  // !busy_.empty(), for the worker
   std::atomic<uint32_t> waiters_{0};   // threads in wait()
   std::atomic<bool> stopping_{false};

@@ -13,13 +13,16 @@
 
 #include "base/fd.h"
 #include "base/status.h"
+#include "shm/cpu_board.h"
 
 namespace floe {
 
-// The shared word, alone in its page: read by every peer after each publication, written only by a rank
-// that goes to sleep or wakes up.
+// What is shared. `sleeping` is alone in its line: read by every peer after each publication, written only by
+// a rank that goes to sleep or wakes up.
 struct BellPage {
   alignas(128) std::atomic<uint32_t> sleeping;
+  // Here as it is a rank's own for all its communicators, as the bell is.
+  alignas(128) CpuBoard cpu;
 };
 
 // A mapped page and an eventfd: this rank's own bell, or a peer's.
@@ -45,6 +48,8 @@ class Bell {
   }
   void end_sleep() { page_->sleeping.store(0, std::memory_order_seq_cst); }
   void clear() const;  // empties the eventfd
+
+  CpuBoard& cpu() const { return page_->cpu; }
 
   int event_fd() const { return event_.get(); }
   int page_fd() const { return page_fd_.get(); }

@@ -3,37 +3,30 @@
 
 #include <gtest/gtest.h>
 
-#include <thread>
-
 namespace floe {
 namespace {
 
-int slice_of_others() {
-  std::this_thread::sleep_for(Millis(4));
-  return 0;
-}
-
-// Both wait for what a loaded machine may put off.
-TEST(Crowd, IsWhatTakesSlicesInARowAndIsForgotten) {
-  const auto give_up = Clock::now() + std::chrono::seconds(30);
-  Crowd crowd;
-  EXPECT_TRUE(crowd.yield(slice_of_others)) << "one is none";
-  while (crowd.yield(slice_of_others)) ASSERT_LT(Clock::now(), give_up);
-  while (!crowd.yield()) {
-    ASSERT_LT(Clock::now(), give_up);
-    std::this_thread::sleep_for(Millis(10));
-  }
-}
-
+// A yield of its own may take a slice, too.
 TEST(Spinner, SleepsAtOnceInACrowd) {
-  Crowd crowd;
-  const auto give_up = Clock::now() + std::chrono::seconds(30);
-  for (bool slept_early = false; !slept_early;) {
-    ASSERT_LT(Clock::now(), give_up);
-    while (crowd.yield(slice_of_others)) ASSERT_LT(Clock::now(), give_up);
-    slept_early = Spinner(0, &crowd).step();
-  }
-  EXPECT_FALSE(Spinner(0).step()) << "inside a host it yields";
+  CpuBoard board{};
+  Crowd crowd(board);
+  const auto start = Clock::now();
+  EXPECT_FALSE(Spinner(0, 1, &crowd).step()) << "it yields";
+  const auto then = start + std::chrono::hours(1);
+  for (const auto end : {then, then + Millis(4)}) crowd.came_back(0, end - Millis(4), end);
+  EXPECT_TRUE(Spinner(0, 1, &crowd).step());
+  EXPECT_TRUE(board.last().waits()) << "peers know that it doesn't compute";
+  EXPECT_FALSE(Spinner(0).step()) << "who doesn't ask for a crowd yields";
+}
+
+TEST(Spinner, IsNoWaitOnceSomethingMoves) {
+  CpuBoard board{};
+  Crowd crowd(board);
+  Spinner spinner(0, 2, &crowd);
+  spinner.step();
+  EXPECT_TRUE(board.last().waits());
+  spinner.reset();
+  EXPECT_FALSE(board.last().waits());
 }
 
 }  // namespace

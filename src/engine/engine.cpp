@@ -130,11 +130,11 @@ void Engine::add(Group& group) {
   const auto is_apart = [this](const Member& member) {
     return fabric_ && member.route.transport == fabric_.get();
   };
-  const bool apart = std::any_of(group.members().begin(), group.members().end(), is_apart);
-  const uint32_t spins = group.oversubscribed() || apart ? kSpinsOversubscribed : kSpins;
-  const uint32_t before = spins_.load(std::memory_order_relaxed);
-  spins_.store(before == 0 ? spins : std::min(before, spins), std::memory_order_relaxed);
-  if (apart) apart_.store(true, std::memory_order_relaxed);
+  apart_ |= std::any_of(group.members().begin(), group.members().end(), is_apart);
+  oversubscribed_ |= group.oversubscribed();
+  spins_.store(oversubscribed_ || apart_ ? kSpinsOversubscribed : kSpins, std::memory_order_relaxed);
+  yields_.store(oversubscribed_ && !apart_ ? Spinner::kFewYields : Spinner::kYields,
+                std::memory_order_relaxed);
   for (const Member& member : group.members())
     if (member.bell) crowd_.add(member.bell->cpu());
 }
@@ -277,9 +277,7 @@ bool Engine::wait(const Operation& operation, Deadline until) {
     if (any_busy_.load(std::memory_order_seq_cst)) notify_worker();
     crowd_.leave();
   });
-  const bool apart = apart_.load(std::memory_order_relaxed);
-  Spinner spinner(spins_.load(std::memory_order_relaxed),
-                  apart ? Spinner::kYieldsBetweenHosts : Spinner::kYields, &crowd_);
+  Spinner spinner(spins_.load(std::memory_order_relaxed), yields_.load(std::memory_order_relaxed), &crowd_);
   for (uint32_t turn = 0; !operation.complete(); ++turn) {
     int moved = 0;
     if (pass(&moved) && moved != 0) spinner.reset();
@@ -329,7 +327,7 @@ void Engine::run_worker() {
     const Status pinned = pin_this_thread(settings_.worker_affinity);
     if (!pinned.ok()) log(LogLevel::kWarn, "the worker is not pinned: {}", pinned.message());
   }
-  Spinner spinner(50);
+  Spinner spinner(50, Spinner::kFewYields);
   while (!stopping_.load(std::memory_order_seq_cst)) {
     const uint32_t seen = wake_worker_.load(std::memory_order_seq_cst);
     // seq_cst: pairs with wait() and started(); either they see this thread wait and wake it, or it

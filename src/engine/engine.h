@@ -137,10 +137,10 @@ class Engine final : private PacketSink {
   uint64_t news_ = 0;                   // under sleep_mutex_
   std::atomic<uint32_t> followers_{0};  // threads on the condition variable
 
-  std::atomic<uint32_t> spins_{0};     // passes without a result before yielding; a hint
-  std::atomic<bool> apart_{false};     // some group's ranks are on several hosts; a hint
-  std::atomic<bool> any_busy_{false};  // !busy_.empty(), for the worker
-  std::atomic<uint32_t> waiters_{0};   // threads in wait()
+  bool apart_ = false, oversubscribed_ = false;  // some group's ranks are on several hosts, or share CPUs
+  std::atomic<uint32_t> spins_{0}, yields_{0};   // of waits, before they sleep; hints
+  std::atomic<bool> any_busy_{false};            // !busy_.empty(), for the worker
+  std::atomic<uint32_t> waiters_{0};             // threads in wait()
   std::atomic<bool> stopping_{false};
   std::atomic<uint32_t> wake_worker_{0};  // counts reasons to look again
   std::thread worker_;

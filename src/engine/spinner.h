@@ -15,12 +15,14 @@ namespace floe {
 
 class Spinner {
  public:
-  // Sleep is late to wake between hosts: after 200 yields, not 2000, 25 MiB between 2 unshaped ones took 26
-  // to 45 ms, not 17 to 20.
-  static constexpr uint32_t kYields = 64, kYieldsBetweenHosts = 2000;
+  // A millisecond or so, as sleep is late to wake, and delays whoever wakes it: after 200 yields, not 2000,
+  // 25 MiB between 2 unshaped hosts took 26 to 45 ms, not 17 to 20; after 64 of them, all_reduce of 1 KiB by
+  // two ranks that arrive up to .8 ms apart ended 50 us after the second, not 10. Few where ranks of a host,
+  // or threads of a rank, share CPUs.
+  static constexpr uint32_t kYields = 2000, kFewYields = 64;
 
   // `crowd`: who else is there, if that is known.
-  explicit Spinner(uint32_t spins, uint32_t yields = kYields, Crowd* crowd = nullptr)
+  explicit Spinner(uint32_t spins, uint32_t yields, Crowd* crowd = nullptr)
       : spins_(spins), yields_(yields), crowd_(crowd) {}
   void reset() {
     count_ = 0;

@@ -16,7 +16,7 @@ TEST(Spinner, SleepsAtOnceInACrowd) {
   for (const auto end : {then, then + Millis(4)}) crowd.came_back(0, end - Millis(4), end);
   EXPECT_TRUE(Spinner(0, 1, &crowd).step());
   EXPECT_TRUE(board.last().waits()) << "peers know that it doesn't compute";
-  EXPECT_FALSE(Spinner(0).step()) << "who doesn't ask for a crowd yields";
+  EXPECT_FALSE(Spinner(0, 1).step()) << "who doesn't ask for a crowd yields";
 }
 
 TEST(Spinner, IsNoWaitOnceSomethingMoves) {

@@ -132,7 +132,7 @@ def die():
         time.sleep(0.002)
     os.kill(os.getpid(), signal.SIGKILL)
 
-print("attempt", os.environ["TORCHELASTIC_RESTART_COUNT"], file=sys.stderr)
+os.write(2, f"attempt {os.environ['TORCHELASTIC_RESTART_COUNT']}\\n".encode())  # in one piece
 if os.environ["RANK"] == "1" and os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
     threading.Thread(target=die, daemon=True).start()
 sys.argv[0] = os.environ["TRAINER"]

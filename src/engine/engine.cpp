@@ -57,10 +57,10 @@ void EngineLock::lock_later() {
 Engine::Engine(Settings settings, Bell bell)
     : settings_(std::move(settings)),
       bell_(std::move(bell)),
-      crowd_(bell_.cpu()),
       id_(random_u64()),
       arena_(Arena::create(id_)),
-      forks_before_(forks.load(std::memory_order_relaxed)) {}
+      forks_before_(forks.load(std::memory_order_relaxed)),
+      crowd_(bell_.cpu()) {}
 
 Result<std::shared_ptr<Engine>> Engine::create(Settings settings, uint32_t workers) {
   count_forks();
@@ -275,7 +275,6 @@ bool Engine::wait(const Operation& operation, Deadline until) {
   const AtExit hand_over([this] {
     waiters_.fetch_sub(1, std::memory_order_seq_cst);
     if (any_busy_.load(std::memory_order_seq_cst)) notify_worker();
-    crowd_.leave();
   });
   Spinner spinner(spins_.load(std::memory_order_relaxed), yields_.load(std::memory_order_relaxed), &crowd_);
   for (uint32_t turn = 0; !operation.complete(); ++turn) {

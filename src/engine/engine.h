@@ -115,7 +115,6 @@ class Engine final : private PacketSink {
 
   Settings settings_;
   Bell bell_;
-  Crowd crowd_;
   uint64_t id_;
   Result<std::shared_ptr<Arena>> arena_;
   uint64_t forks_before_;
@@ -139,8 +138,9 @@ class Engine final : private PacketSink {
 
   bool apart_ = false, oversubscribed_ = false;  // some group's ranks are on several hosts, or share CPUs
   std::atomic<uint32_t> spins_{0}, yields_{0};   // of waits, before they sleep; hints
-  std::atomic<bool> any_busy_{false};            // !busy_.empty(), for the worker
-  std::atomic<uint32_t> waiters_{0};             // threads in wait()
+  Crowd crowd_;
+  std::atomic<bool> any_busy_{false};  // !busy_.empty(), for the worker
+  std::atomic<uint32_t> waiters_{0};   // threads in wait()
   std::atomic<bool> stopping_{false};
   std::atomic<uint32_t> wake_worker_{0};  // counts reasons to look again
   std::thread worker_;

@@ -214,18 +214,13 @@ void Group::on_packet(const PacketHeader& header, std::span<const std::byte> pay
         header.version, header.source);
     return;
   }
-  Member& sender = config_.members[header.source];
-  // The end of a rank's part: this rank has all that it sent before, and says so. One's own end is an answer.
-  const bool left = header.kind == PacketKind::kLeave, failed = header.kind == PacketKind::kFault;
-  if (left) set_left(sender);
-  if (left || (failed && fault_.ok())) {
-    PacketHeader answer;
-    answer.kind = PacketKind::kEndAck;
-    messenger_.control(header.source, answer);
+  switch (header.kind) {  // when this rank has failed, too
+    case PacketKind::kMail: return keep_letter(header, payload);
+    case PacketKind::kLeave:
+    case PacketKind::kEndAck: return on_end_packet(header);
+    case PacketKind::kFault: on_end_packet(header); break;
+    default: break;
   }
-  if (left || failed || header.kind == PacketKind::kEndAck) sender.settled = true;
-  if (left || header.kind == PacketKind::kEndAck) return;
-  if (header.kind == PacketKind::kMail) return keep_letter(header, payload);
   if (!fault_.ok()) return;
   switch (header.kind) {
     case PacketKind::kProbe: note(header.source, header.tag, header.descriptor); return;

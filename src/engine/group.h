@@ -173,6 +173,7 @@ class Group final : public PacketSink {
   void compare(uint32_t other, const Note& theirs);
   void note(uint32_t source, uint64_t sequence, const Descriptor& descriptor);
   void keep_letter(const PacketHeader& header, std::span<const std::byte> payload);
+  void on_end_packet(const PacketHeader& header);
   void on_fault_packet(const PacketHeader& header, std::span<const std::byte> payload);
   // What `peer` has published in its segment; what it says has ended the communicator, whatever that is.
   void take_fault(uint32_t peer);

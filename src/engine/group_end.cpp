@@ -133,6 +133,20 @@ void Group::leave() {
   end(RankState::kLeft, rank(), {}, error(FLOE_ERR_ABORTED, "the communicator was destroyed on this rank"));
 }
 
+// The sender's part has ended, or it has heard that this rank's has. All that came before is here, and the
+// sender is told so; once this rank has ended too, that was the answer.
+void Group::on_end_packet(const PacketHeader& header) {
+  Member& sender = config_.members[header.source];
+  sender.settled = true;
+  if (header.kind == PacketKind::kEndAck) return;
+  const bool left = header.kind == PacketKind::kLeave;
+  if (left) set_left(sender);
+  if (!left && !fault_.ok()) return;
+  PacketHeader answer;
+  answer.kind = PacketKind::kEndAck;
+  messenger_.control(header.source, answer);
+}
+
 bool Group::settled() const {
   return std::all_of(config_.members.begin(), config_.members.end(), [&](const Member& member) {
     return member.settled || member.state != Member::State::kAlive || !over_fabric(member) ||

@@ -24,10 +24,14 @@ class Spinner {
   // `crowd`: who else is there, if that is known.
   explicit Spinner(uint32_t spins, uint32_t yields, Crowd* crowd = nullptr)
       : spins_(spins), yields_(yields), crowd_(crowd) {}
+  ~Spinner() { leave_crowd(); }
+  Spinner(const Spinner&) = delete;
+  Spinner& operator=(const Spinner&) = delete;
+
   void reset() {
+    leave_crowd();
     count_ = 0;
     yielded_ = {};
-    if (crowd_) crowd_->leave();
     wake();
   }
   void wake() { quiet_since_ = {}; }
@@ -52,6 +56,10 @@ class Spinner {
   }
 
  private:
+  void leave_crowd() {
+    if (crowd_ && count_ >= spins_) crowd_->leave();
+  }
+
   uint32_t spins_, yields_;
   Crowd* crowd_;
   uint32_t count_ = 0;

@@ -14,7 +14,8 @@ TEST(Spinner, SleepsAtOnceInACrowd) {
   EXPECT_FALSE(Spinner(0, 1, &crowd).step()) << "it yields";
   const auto then = start + std::chrono::hours(1);
   for (const auto end : {then, then + Millis(4)}) crowd.came_back(0, end - Millis(4), end);
-  EXPECT_TRUE(Spinner(0, 1, &crowd).step());
+  Spinner spinner(0, 1, &crowd);
+  EXPECT_TRUE(spinner.step());
   EXPECT_TRUE(board.last().waits()) << "peers know that it doesn't compute";
   EXPECT_FALSE(Spinner(0, 1).step()) << "who doesn't ask for a crowd yields";
 }
@@ -26,6 +27,13 @@ TEST(Spinner, IsNoWaitOnceSomethingMoves) {
   spinner.step();
   EXPECT_TRUE(board.last().waits());
   spinner.reset();
+  EXPECT_FALSE(board.last().waits());
+}
+
+TEST(Spinner, IsNoWaitOnceItIsOver) {
+  CpuBoard board{};
+  Crowd crowd(board);
+  Spinner(0, 2, &crowd).step();
   EXPECT_FALSE(board.last().waits());
 }
 

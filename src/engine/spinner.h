@@ -17,7 +17,7 @@ class Spinner {
  public:
   // A millisecond or so, as sleep is late to wake, and delays whoever wakes it: after 200 yields, not 2000,
   // 25 MiB between 2 unshaped hosts took 26 to 45 ms, not 17 to 20; after 64 of them, all_reduce of 1 KiB by
-  // two ranks that arrive up to .8 ms apart ended 50 us after the second, not 10. Few where ranks of a host,
+  // two ranks that arrive up to .8 ms apart ended 37 us after the second, not 5.5. Few where ranks of a host,
   // or threads of a rank, share CPUs.
   static constexpr uint32_t kYields = 2000, kFewYields = 64;
 

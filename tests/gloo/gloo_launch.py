@@ -112,7 +112,9 @@ class Launcher:
 
 
 def wait_until_started(ranks: list[Rank]) -> None:
+    deadline = time.monotonic() + TIMEOUT_S
     while not all("started" in rank.text() for rank in ranks):
+        assert time.monotonic() < deadline, [rank.text() for rank in ranks]
         assert all(rank.process.poll() is None for rank in ranks), [rank.text() for rank in ranks]
         time.sleep(0.1)
 

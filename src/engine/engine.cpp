@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <new>
+#include <utility>
 
 #include "base/log.h"
 #include "base/pause.h"
@@ -131,6 +132,7 @@ void Engine::add(Group& group) {
     return fabric_ && member.route.transport == fabric_.get();
   };
   apart_ |= std::any_of(group.members().begin(), group.members().end(), is_apart);
+  paced_.store(apart_ && worker_.joinable(), std::memory_order_relaxed);
   oversubscribed_ |= group.oversubscribed();
   spins_.store(oversubscribed_ || apart_ ? kSpinsOversubscribed : kSpins, std::memory_order_relaxed);
   yields_.store(oversubscribed_ && !apart_ ? Spinner::kFewYields : Spinner::kYields,
@@ -150,6 +152,7 @@ void Engine::remove(Group& group) {
 void Engine::started(Group& group) {
   group.wake_peers();
   if (!group.busy()) return;
+  if (busy_.empty() && paced_.load(std::memory_order_relaxed)) pace_.begin(Clock::now());
   if (std::find(busy_.begin(), busy_.end(), &group) == busy_.end()) busy_.push_back(&group);
   any_busy_.store(true, std::memory_order_seq_cst);
 }
@@ -277,16 +280,28 @@ bool Engine::wait(const Operation& operation, Deadline until) {
     if (any_busy_.load(std::memory_order_seq_cst)) notify_worker();
   });
   Spinner spinner(spins_.load(std::memory_order_relaxed), yields_.load(std::memory_order_relaxed), &crowd_);
+  const bool paced = paced_.load(std::memory_order_relaxed);
+  auto quiet_since = paced ? Clock::now() : Clock::time_point();
+  const auto keep_pace = [&] {
+    if (!paced) return;
+    const auto now = Clock::now();
+    pace_.moved(now - std::exchange(quiet_since, now));
+  };
   for (uint32_t turn = 0; !operation.complete(); ++turn) {
     int moved = 0;
-    if (pass(&moved) && moved != 0) spinner.reset();
+    if (pass(&moved) && moved != 0) {
+      spinner.reset();
+      keep_pace();
+    }
     if (operation.complete()) return true;
     constexpr uint32_t kTurnsPerClock = 64;
     if (turn % kTurnsPerClock == 0 && until.passed()) return false;
-    if (!spinner.step()) continue;
+    if (!spinner.step(paced && pace_.is_slow(Clock::now()))) continue;
     if (until.passed()) return false;
-    if (sleep(std::min(until.left(), spinner.longest_sleep()), [&] { return operation.complete(); }))
+    if (sleep(std::min(until.left(), spinner.longest_sleep()), [&] { return operation.complete(); })) {
       spinner.wake();
+      keep_pace();
+    }
   }
   return true;
 }

@@ -17,6 +17,7 @@
 #include "base/status.h"
 #include "engine/crowd.h"
 #include "engine/group.h"
+#include "engine/pace.h"
 #include "engine/spinner.h"
 #include "fabric/fabric_transport.h"
 #include "shm/arena.h"
@@ -139,6 +140,8 @@ class Engine final : private PacketSink {
   bool apart_ = false, oversubscribed_ = false;  // some group's ranks are on several hosts, or share CPUs
   std::atomic<uint32_t> spins_{0}, yields_{0};   // of waits, before they sleep; hints
   Crowd crowd_;
+  std::atomic<bool> paced_{false};  // waits may sleep soon: see Pace; a hint
+  Pace pace_;
   std::atomic<bool> any_busy_{false};  // !busy_.empty(), for the worker
   std::atomic<uint32_t> waiters_{0};   // threads in wait()
   std::atomic<bool> stopping_{false};

@@ -1,6 +1,6 @@
 """What PyTorch adds to floe's all_reduce, beside Gloo, a backend that does nothing, and others.
 
-    torchrun --nproc_per_node 2 tools/floe-bench/torch_latency.py [--sizes 8,1024] [--json FILE]
+    torchrun --nproc_per_node 2 tools/floe-bench/torch_latency.py [--sizes 8,1024] [--cold]
 
 Blocks of calls of each alternate in one run, a slice of the CPUs a rank; the times, in us, are of
 all ranks:
@@ -15,6 +15,9 @@ all ranks:
 
 The last lines are what floe's own code in PyTorch takes: floe less null and C call, and the
 operator less dispatcher and C call, of the p50 of blocks that follow each other.
+
+--cold is closer to a model's decoding: each call follows a pass over memory that empties the caches
+of code and data, and lasts from when the last rank calls until the last one has returned.
 """
 
 from __future__ import annotations
@@ -37,6 +40,7 @@ from torch.testing._internal.distributed import fake_pg
 
 ROOT = Path(__file__).parents[2]
 WARM_UP, BLOCK = 20, 200
+COLD_BLOCK, SWEPT = 20, 16 << 20  # bytes: several times a core's own caches
 FLOE_TYPES = {"float32": 0, "bfloat16": 3}
 TIMEOUT = timedelta(seconds=60)
 Call = Callable[[], object]
@@ -98,31 +102,53 @@ class Contenders:
         self.makers[name] = lambda t: lambda: run(t, t)
 
 
-def timed(call: Call, iterations: int, clock_ns: int) -> list[float]:
+def timed(call: Call, iterations: int, sweep: Call | None) -> list[tuple[int, int]]:
+    """When each call began and ended, in ns of the host's clock."""
     now, times = time.perf_counter_ns, []
     for _ in range(WARM_UP):
         call()
     for _ in range(iterations):
+        if sweep:
+            sweep()
         begin = now()
         call()
-        times.append((now() - begin - clock_ns) / 1000)
+        times.append((begin, now()))
     return times
 
 
-def measure(contenders: Contenders, count: int, dtype: torch.dtype, rounds: int) -> dict:
-    """By contender, the times of each block, of all ranks."""
+def durations(of_ranks: list[list[tuple[int, int]]], cold: bool, clock_ns: int) -> list[float]:
+    """In us, of a block's calls: of each rank, or, cold, from the last in to the last out."""
+    if cold:
+        calls = [tuple(map(max, zip(*call, strict=True))) for call in zip(*of_ranks, strict=True)]
+    else:
+        calls = [call for rank in of_ranks for call in rank]
+    return [(end - begin - clock_ns) / 1000 for begin, end in calls]
+
+
+def measure(
+    contenders: Contenders, count: int, dtype: torch.dtype, rounds: int, cold: bool
+) -> dict[str, list[list[float]]]:
+    """By contender, the times of each block."""
     clock_ns = min(-time.perf_counter_ns() + time.perf_counter_ns() for _ in range(1000))
+    swept = torch.zeros(SWEPT // 4)
+    sweep, iterations = (swept.sum, COLD_BLOCK) if cold else (None, BLOCK)
     calls = {
         name: make(torch.zeros(count, dtype=dtype)) for name, make in contenders.makers.items()
     }
-    blocks: dict[str, list[list[float]]] = {name: [] for name in calls}
+    blocks: dict[str, list[list[tuple[int, int]]]] = {name: [] for name in calls}
     for _ in range(rounds):
         for name, call in calls.items():
             dist.barrier()
-            blocks[name].append(timed(call, BLOCK, clock_ns))
+            blocks[name].append(timed(call, iterations, sweep))
     everyone: list[dict] = [{} for _ in range(dist.get_world_size())]
     dist.all_gather_object(everyone, blocks)
-    return {name: [block for rank in everyone for block in rank[name]] for name in blocks}
+    return {
+        name: [
+            durations(list(of_ranks), cold, clock_ns)
+            for of_ranks in zip(*(rank[name] for rank in everyone), strict=True)
+        ]
+        for name in blocks
+    }
 
 
 def report(blocks: dict[str, list[list[float]]]) -> dict:
@@ -157,7 +183,10 @@ def main() -> None:
     )
     parser.add_argument("--sizes", default="8,1024,16384,262144", help="bytes, separated by commas")
     parser.add_argument("--dtype", choices=list(FLOE_TYPES), default="float32")
-    parser.add_argument("--rounds", type=int, default=10, help=f"of {BLOCK} calls of each (10)")
+    parser.add_argument(
+        "--rounds", type=int, default=10, help=f"of {BLOCK} calls of each, cold {COLD_BLOCK} (10)"
+    )
+    parser.add_argument("--cold", action="store_true", help="empty the caches before each call")
     parser.add_argument("--peers", type=Path, default=ROOT / "build-peers", help="(build-peers)")
     parser.add_argument("--json", type=Path, help="file to write the times to")
     options = parser.parse_args()
@@ -170,7 +199,7 @@ def main() -> None:
     tables = {}
     for size in map(int, options.sizes.split(",")):
         count = max(1, size // dtype.itemsize)
-        tables[size] = report(measure(contenders, count, dtype, options.rounds))
+        tables[size] = report(measure(contenders, count, dtype, options.rounds, options.cold))
         if dist.get_rank() != 0:
             continue
         print(f"\n{size} B, {count} x {options.dtype}, {dist.get_world_size()} ranks, us")

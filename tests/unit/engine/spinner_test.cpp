@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include "engine/pace.h"
+
 namespace floe {
 namespace {
 
@@ -18,6 +20,33 @@ TEST(Spinner, SleepsAtOnceInACrowd) {
   EXPECT_TRUE(spinner.step());
   EXPECT_TRUE(board.last().waits()) << "peers know that it doesn't compute";
   EXPECT_FALSE(Spinner(0, 1).step()) << "who doesn't ask for a crowd yields";
+}
+
+TEST(Spinner, SleepsSoonWhenAsked) {
+  const auto steps = [](bool soon) {
+    Spinner spinner(3, 1000);
+    for (int step = 0;; ++step)
+      if (spinner.step(soon)) return step;
+  };
+  EXPECT_EQ(steps(false), 1003);
+  EXPECT_EQ(steps(true), 3 + 8);
+  Spinner few(0, 1);
+  EXPECT_FALSE(few.step(true));
+  EXPECT_TRUE(few.step(true));
+}
+
+TEST(Pace, IsSlowOnceMuchHasComeFarApart) {
+  Pace pace;
+  const auto begin = Clock::now(), late = begin + Pace::kLong;
+  pace.begin(begin);
+  EXPECT_FALSE(pace.is_slow(late)) << "nothing has come";
+  for (int packet = 0; packet < 20; ++packet) pace.moved(Pace::kFar * 2);
+  EXPECT_FALSE(pace.is_slow(begin + Pace::kLong / 2)) << "it may be over soon";
+  EXPECT_TRUE(pace.is_slow(late));
+  pace.begin(late);
+  EXPECT_FALSE(pace.is_slow(late)) << "of what is under way since then";
+  for (int packet = 0; packet < 20; ++packet) pace.moved(Pace::kFar / 10);
+  EXPECT_FALSE(pace.is_slow(late + Pace::kLong)) << "packets are near each other again";
 }
 
 TEST(Spinner, IsNoWaitOnceSomethingMoves) {

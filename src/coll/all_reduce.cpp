@@ -33,7 +33,7 @@ Schedule exchange_all_reduce(uint32_t ranks, uint32_t rank, Elements data) {
     const auto tag = static_cast<uint16_t>(c);
     std::vector<Range> sources(ranks);
     sources[rank] = mine;
-    std::vector<StepId> all;
+    std::vector<StepId> all, arrived;
     for (uint32_t step = 1; step < ranks; ++step) {
       const uint32_t to = (rank + step) % ranks, from = (rank + ranks - step) % ranks;
       std::vector<StepId> before;
@@ -42,8 +42,10 @@ Schedule exchange_all_reduce(uint32_t ranks, uint32_t rank, Elements data) {
       sources[from] = slots[from].place(c, mine.bytes);
       all.push_back(s.receive(from, tag, sources[from], slots[from].of(c)));
       received[from].push_back(all.back());
+      arrived.push_back(all.back());
     }
     const StepId added = s.reduce(chunk(recv, data.element, chunks, c), std::move(sources), std::move(all));
+    s.only_reader(added, arrived);
     for (Slots& of_peer : slots)
       if (&of_peer != &slots[rank]) of_peer.of(c) = {added};
   }

@@ -98,6 +98,7 @@ class DirectAllReduce {
   StepId add_up(uint32_t c, std::vector<Range> sources, std::vector<StepId> needs) {
     const Range mine = chunk_of(Buffer::kRecv, rank_, c);
     sources[rank_] = chunk_of(Buffer::kSend, rank_, c);
+    const std::vector<StepId> received = needs;
     StepId added = 0, kept = 0;
     if (rounds_) {
       auto& before = sums_.of(c);
@@ -109,6 +110,7 @@ class DirectAllReduce {
     } else {
       added = kept = s_.reduce(mine, std::move(sources), std::move(needs));
     }
+    s_.only_reader(added, received);
     for (uint32_t peer = 0; peer < ranks_; ++peer)
       if (peer != rank_) peers_[peer].arriving.of(c) = {added};
     return kept;
@@ -135,6 +137,7 @@ class DirectAllReduce {
     auto& before = peer.sums_arriving.of(c);
     const StepId received = s_.receive(from, tag, place, before);
     before = {s_.copy(theirs, place, {received, given})};
+    s_.only_reader(before[0], {received});
     peer.collected.push_back(received);
   }
 

@@ -20,6 +20,7 @@ WithFactors with_factors(const Schedule& reduction, uint32_t ranks, uint32_t ran
   const auto shift = static_cast<StepId>(s.steps().size());
   for (Step step : reduction.steps()) {
     for (StepId& need : step.needs) need += shift;
+    if (step.reader != 0) step.reader += shift;
     if (step.kind == Step::Kind::kReduce)
       step.needs.insert(step.needs.end(), received.begin(), received.end());
     s.add(std::move(step));

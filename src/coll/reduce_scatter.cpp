@@ -18,6 +18,7 @@ DirectReduceScatter scatter_parts(Schedule& s, uint32_t ranks, uint32_t rank, co
   }
   sources[rank] = parts[rank];
   result.reduced = s.reduce(to, sources, received);
+  s.only_reader(result.reduced, received);
   result.sent[rank] = result.reduced;
   return result;
 }

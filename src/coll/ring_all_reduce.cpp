@@ -56,6 +56,7 @@ class RingAllReduce {
     received_.push_back(s_.receive(previous(), tag(step, c), arrived, slots_.of(turn)));
     const bool last = step + 2 == ranks_;
     have_[c] = s_.reduce(sum, {arrived, chunk_of(Buffer::kSend, in, c)}, {received_.back()}, !last);
+    s_.only_reader(have_[c], {received_.back()});
     slots_.of(turn) = {have_[c]};
   }
 

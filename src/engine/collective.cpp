@@ -1,5 +1,7 @@
 #include "engine/collective.h"
 
+#include <utility>
+
 namespace floe {
 
 ScheduledCollective::ScheduledCollective(const Descriptor& descriptor, Schedule schedule, const void* send,
@@ -36,7 +38,8 @@ Poll ScheduledCollective::step(Messenger& messenger) {
   entered_ = true;
   const size_t before = ended_;
   const bool started = started_ < ready_.size();
-  while (started_ < ready_.size()) start(ready_[started_++], messenger);
+  messenger_ = &messenger;
+  start_ready();
   if (ended_ == schedule_.steps().size()) {
     const Poll agreed = agree();
     if (agreed != Poll::kPending) return agreed;
@@ -55,7 +58,13 @@ Poll ScheduledCollective::agree() {
   return Poll::kDone;
 }
 
-void ScheduledCollective::start(StepId id, Messenger& messenger) {
+void ScheduledCollective::start_ready() {
+  if (std::exchange(starting_, true)) return;
+  while (started_ < ready_.size()) start(ready_[started_++]);
+  starting_ = false;
+}
+
+void ScheduledCollective::start(StepId id) {
   const Step& step = schedule_.steps()[id];
   if (step.kind == Step::Kind::kReduce || step.kind == Step::Kind::kCopy) {
     run_local(step, buffers_, arithmetic_);
@@ -71,9 +80,23 @@ void ScheduledCollective::start(StepId id, Messenger& messenger) {
   transfer.owner = this;
   under_way_[id] = true;
   if (step.kind == Step::Kind::kSend)
-    messenger.send(transfer);
+    messenger_->send(transfer);
   else
-    messenger.receive(transfer);
+    messenger_->receive(transfer);
+}
+
+void ScheduledCollective::on_message(Transfer& receive, std::span<const std::byte> payload) {
+  const Step& step = schedule_.steps()[static_cast<size_t>(&receive - transfers_.data())];
+  const StepId reader = step.reader;
+  if (reader == 0 || missing_[reader] != 1) {
+    TransferOwner::on_message(receive, payload);
+  } else {
+    run_local(schedule_.steps()[reader], buffers_, arithmetic_, {step.range, payload.data()});
+    ++missing_[reader];  // it has run, and does not become ready
+    on_transfer(receive);
+    end(reader);
+  }
+  start_ready();  // what is passed on is still in the cache
 }
 
 void ScheduledCollective::on_transfer(Transfer& transfer) {

@@ -54,9 +54,11 @@ class ScheduledCollective final : public Collective, private TransferOwner {
   uint32_t mismatch_with() const override { return mismatch_with_; }
 
  private:
+  void on_message(Transfer& receive, std::span<const std::byte> payload) override;
   void on_transfer(Transfer& transfer) override;
   Poll agree();
-  void start(StepId id, Messenger& messenger);
+  void start_ready();
+  void start(StepId id);
   void end(StepId id);
 
   Schedule schedule_;
@@ -70,6 +72,8 @@ class ScheduledCollective final : public Collective, private TransferOwner {
   // the first `started_` have started.
   std::vector<StepId> ready_;
   size_t started_ = 0;
+  bool starting_ = false;
+  Messenger* messenger_ = nullptr;  // from the first step() on
   std::vector<bool> under_way_;
   size_t ended_ = 0;
   DirectPath* direct_;

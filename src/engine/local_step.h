@@ -23,7 +23,14 @@ struct Arithmetic {
   std::span<const double> factors;  // of kPremulSum, by source
 };
 
+// What is not yet where a step reads it, but at `data`.
+struct Arrival {
+  Range place;
+  const std::byte* data = nullptr;
+};
+
 // Runs a step of kind kReduce or kCopy.
-void run_local(const Step& step, const Buffers& buffers, const Arithmetic& arithmetic);
+void run_local(const Step& step, const Buffers& buffers, const Arithmetic& arithmetic,
+               const Arrival& arrival = {});
 
 }  // namespace floe

@@ -7,6 +7,12 @@
 #include "engine/operation.h"
 
 namespace floe {
+
+void TransferOwner::on_message(Transfer& receive, std::span<const std::byte> payload) {
+  if (!payload.empty()) std::memcpy(receive.data, payload.data(), payload.size());
+  on_transfer(receive);
+}
+
 Messenger::Messenger(uint64_t comm, uint32_t rank, std::vector<Route> routes)
     : comm_(comm), rank_(rank), routes_(std::move(routes)), lanes_(routes_.size()) {}
 
@@ -181,9 +187,8 @@ void Messenger::deliver(Transfer& receive, const PacketHeader& h, std::span<cons
   }
   receive.bytes = h.bytes;
   if (h.kind == PacketKind::kEager) {
-    if (!payload.empty()) std::memcpy(receive.data, payload.data(), payload.size());
+    receive.owner->on_message(receive, payload);
     consumed(h.source, h.bytes);
-    receive.owner->on_transfer(receive);
     return;
   }
   receive.id = next_id_++;

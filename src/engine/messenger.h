@@ -22,6 +22,9 @@ namespace floe {
 
 class TransferOwner {
  public:
+  // What `receive` waits for has come, in one packet, and is at `payload` during the call. By default it is
+  // copied.
+  virtual void on_message(Transfer& receive, std::span<const std::byte> payload);
   // The transfer has ended well; it is not touched any more. One that can't end well fails the whole
   // communicator: see Messenger::problem().
   virtual void on_transfer(Transfer& transfer) = 0;

@@ -30,6 +30,7 @@ struct Step {
   std::vector<Range> sources;  // kReduce: in the order of summation; kCopy: one
   std::vector<StepId> needs;   // steps that must have ended
   bool partial = false;        // kReduce: others will be added, so that FLOE_AVG does not divide yet
+  StepId reader = 0;           // kReceive: see only_reader()
 };
 
 // Steps in an order in which each comes after those it needs.
@@ -46,6 +47,11 @@ class Schedule {
   }
   StepId copy(Range to, Range from, std::vector<StepId> needs = {}) {
     return add({Step::Kind::kCopy, 0, 0, to, {from}, std::move(needs)});
+  }
+  // `reader`, a sum or copy that needs these receives, is the only step that reads what they bring: it may
+  // take that from the packet, and what it would have been written to stays as it was.
+  void only_reader(StepId reader, const std::vector<StepId>& receives) {
+    for (const StepId receive : receives) steps_[receive].reader = reader;
   }
   StepId add(Step step) {
     steps_.push_back(std::move(step));

@@ -69,6 +69,7 @@ class Simulation {
       chosen = pending_.back();
       pending_.pop_back();
       run_step(rank, id);
+      spoil_what_it_alone_reads(rank, id);
       for (const StepId next : then_[rank][id])
         if (--missing_[rank][next] == 0) pending_.emplace_back(rank, next);
     }
@@ -123,6 +124,20 @@ class Simulation {
         std::copy(from.begin(), from.end(), target.begin());
         break;
       }
+    }
+  }
+
+  // A receive's only reader may have had it from the packet.
+  void spoil_what_it_alone_reads(uint32_t rank, StepId id) {
+    const auto& steps = ranks_[rank].schedule.steps();
+    for (const StepId need : steps[id].needs) {
+      if (steps[need].kind != Step::Kind::kReceive || steps[need].reader != id) continue;
+      const auto place = ranks_[rank].at(steps[need].range);
+      std::fill(place.begin(), place.end(), -1);
+    }
+    if (const StepId reader = steps[id].reader; reader != 0) {
+      const auto& needs = steps.at(reader).needs;
+      EXPECT_NE(std::find(needs.begin(), needs.end(), id), needs.end());
     }
   }
 

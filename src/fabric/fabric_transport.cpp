@@ -131,7 +131,7 @@ bool FabricTransport::try_send(PeerId peer, const PacketHeader& header, std::spa
   if (!link.has_credit()) return false;
   LinkHeader head = link.make_header(LinkKind::kPacket, id_);
   head.payload = static_cast<uint32_t>(payload.size());
-  for (Rail* const rail : rails_by_load()) {
+  for (Rail* const rail : rails_by_load(payload.size())) {
     Slot* const slot = rail->take_packet();
     if (!slot) continue;
     std::memcpy(slot->data, &head, sizeof head);
@@ -149,13 +149,18 @@ bool FabricTransport::try_send(PeerId peer, const PacketHeader& header, std::spa
   return false;
 }
 
-// The one with the least under way first: equal ones take turns, a slow one takes less, and what is small and
-// alone goes over the first.
-std::span<Rail* const> FabricTransport::rails_by_load() {
-  if (by_load_.size() > 1)
-    std::sort(by_load_.begin(), by_load_.end(), [](const Rail* x, const Rail* y) {
-      return std::pair(x->bytes_in_flight(), x->index()) < std::pair(y->bytes_in_flight(), y->index());
-    });
+// The one with the least under way first: a slow one takes less. Equal ones, as those are whose sockets have
+// taken all, take turns, but what is small and alone goes over the first.
+std::span<Rail* const> FabricTransport::rails_by_load(size_t bytes) {
+  constexpr size_t kSmall = 4096;
+  const size_t n = by_load_.size();
+  if (n == 1) return by_load_;
+  const size_t first = bytes <= kSmall ? 0 : turn_++ % n;
+  const auto load = [&](const Rail* rail) {
+    return std::pair(rail->bytes_in_flight(), (rail->index() + n - first) % n);
+  };
+  std::sort(by_load_.begin(), by_load_.end(),
+            [&](const Rail* x, const Rail* y) { return load(x) < load(y); });
   return by_load_;
 }
 

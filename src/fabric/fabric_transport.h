@@ -86,7 +86,7 @@ class FabricTransport final : public Transport {
                       PacketSink& sink);
   void deliver(fabric::Link& link, PacketSink& sink);
   void send_credits();
-  std::span<fabric::Rail* const> rails_by_load();
+  std::span<fabric::Rail* const> rails_by_load(size_t bytes);
   bool send_slot(fabric::Link& link, fabric::Slot& slot, size_t bytes);
   void refused(fabric::Link& link, const fabric::Rail& rail);
   void drop(std::string_view why);
@@ -106,6 +106,7 @@ class FabricTransport final : public Transport {
   std::vector<std::unique_ptr<fabric::Link>> links_;  // by PeerId; never removed: the peer's counters go on
   std::vector<std::unique_ptr<fabric::Rail>> rails_;
   std::vector<fabric::Rail*> by_load_;
+  size_t turn_ = 0;    // of the next large packet
   UniqueFd wait_fds_;  // an epoll descriptor of all rails', if they are several
 
   std::unordered_map<uint64_t, fabric::Link*> link_of_;  // by the peer's endpoint id

@@ -13,8 +13,9 @@
 namespace floe {
 
 enum class PacketKind : uint8_t {
-  kEager = 1,  // a whole message; payload: its bytes
-  kAnnounce,   // a message that is too long for one packet: `bytes`, sender's id in `id`
+  kEager = 1,  // a message of `bytes`; payload: all of it, or the first part
+  kMore,       // payload: the next part of the eager message that came last, from `offset` on
+  kAnnounce,   // a message that is too long to be eager: `bytes`, sender's id in `id`
   kReady,      // receiver to sender: `id` is the announced one, data may flow to `peer_id`
   kData,       // payload: bytes [offset, offset + payload) of the message received as `id`
   kConsumed,   // `bytes` of eager messages have been taken from the unexpected queue
@@ -48,7 +49,7 @@ struct PacketHeader {
   uint64_t tag = 0;
   uint64_t bytes = 0;  // of the whole message
   uint64_t id = 0;
-  uint64_t offset = 0;    // kData: offset; kReady: the receiver's id
+  uint64_t offset = 0;    // kMore, kData: offset; kReady: the receiver's id
   Descriptor descriptor;  // of the collective; lane = 0 for point to point
 
   static constexpr uint8_t kVersion = 1;
@@ -77,6 +78,8 @@ class Transport {
 
   virtual std::string_view name() const = 0;  // "shm", "fabric tcp"
   virtual size_t max_payload() const = 0;     // bytes of payload in one packet
+  // Whether packets wait behind others on a link, so that a question and its answer may take long.
+  virtual bool queues() const { return false; }
 
   // Takes a copy of the packet, or returns false when there is no room for it now: try again after
   // progress(). A packet to a lost peer is dropped.

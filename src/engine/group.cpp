@@ -106,7 +106,7 @@ Status Group::start(std::shared_ptr<MessageOperation> message) {
   return {};
 }
 
-bool Group::send_at_once(const Transfer& send) {
+bool Group::send_at_once(Transfer& send) {
   check_alarm();
   if (!fault_.ok() || peer_fault_ || !messenger_.send_at_once(send)) return false;
   ++message_sequence_;

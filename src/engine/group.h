@@ -89,7 +89,7 @@ class Group final : public PacketSink {
   Status start(std::shared_ptr<MessageOperation> message);
   // For a caller that would wait: sends a message that goes into one packet, if there is room for it now;
   // false: start() it.
-  bool send_at_once(const Transfer& send);
+  bool send_at_once(Transfer& send);
 
   bool busy() const { return !collectives_.empty() || !messages_.empty(); }
   // Operations that ended well, and with an error.

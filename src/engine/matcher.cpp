@@ -65,10 +65,10 @@ Transfer* Matcher::match(const Key& message) {
   return exact;
 }
 
-void Matcher::keep(Unexpected message) {
+Unexpected* Matcher::keep(Unexpected message) {
   count_one_more();
   message.arrival = ++order_;
-  bucket(key_of(message.header)).kept.push_back(std::move(message));
+  return &bucket(key_of(message.header)).kept.emplace_back(std::move(message));
 }
 
 std::optional<Matcher::Kept> Matcher::find_kept(const Key& key) {

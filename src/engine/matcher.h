@@ -17,7 +17,7 @@ struct Transfer;
 // A message that came before its receive was posted.
 struct Unexpected {
   PacketHeader header;             // kEager or kAnnounce
-  std::vector<std::byte> payload;  // of kEager
+  std::vector<std::byte> payload;  // of kEager; all that has come of it
   uint64_t arrival = 0;
 };
 
@@ -35,8 +35,8 @@ class Matcher {
 
   // The oldest posted receive that takes this message, removed from the queue; null if there is none.
   Transfer* match(const Key& message);
-  // Keeps a message that nobody waits for yet.
-  void keep(Unexpected message);
+  // Keeps a message that nobody waits for yet; where, until it is taken.
+  Unexpected* keep(Unexpected message);
   // The oldest kept message that `receive` takes, removed; otherwise the receive is posted.
   std::optional<Unexpected> post(Transfer& receive);
   void clear();

@@ -37,12 +37,18 @@ void Messenger::bad_packet(const PacketHeader& header, std::string_view what) {
 
 void Messenger::send(Transfer& transfer) {
   Lane& lane = lanes_[transfer.peer];
+  transfer.moved = 0;
   lane.messages.push_back(&transfer);
   pump_lane(transfer.peer, lane);
 }
 
 void Messenger::receive(Transfer& transfer) {
-  if (auto message = matcher_.post(transfer)) deliver(transfer, message->header, message->payload);
+  const auto message = matcher_.post(transfer);
+  if (!message) return;
+  const PacketHeader& h = message->header;
+  if (h.kind == PacketKind::kEager && message->payload.size() < h.bytes)
+    lanes_[h.source].arriving_kept = nullptr;
+  deliver(transfer, h, message->payload);
 }
 
 void Messenger::control(uint32_t peer, const PacketHeader& from, std::vector<std::byte> payload) {
@@ -71,14 +77,13 @@ int Messenger::pump_lane(uint32_t peer, Lane& lane) {
     ++packets;
   }
   while (!lane.messages.empty() && packets < kPacketsPerTurn) {
-    // Popped first: the owner may post another send from on_transfer.
     Transfer* const send = lane.messages.front();
-    lane.messages.pop_front();
-    if (!start_message(peer, lane, *send)) {
-      lane.messages.push_front(send);
-      return packets;
-    }
+    const bool eager = is_eager(peer, lane, *send);
+    if (!(eager ? send_eagerly(peer, lane, *send) : announce(peer, *send))) return packets;
     ++packets;
+    if (eager && send->moved < send->bytes) continue;
+    lane.messages.pop_front();  // first: the owner may post another send from on_transfer
+    if (eager) send->owner->on_transfer(*send);
   }
   while (!lane.streams.empty() && packets < kPacketsPerTurn) {
     Transfer* const send = lane.streams.front();
@@ -101,28 +106,27 @@ PacketHeader Messenger::first_packet(PacketKind kind, const Transfer& send) cons
 }
 
 bool Messenger::is_eager(uint32_t peer, const Lane& lane, const Transfer& send) const {
-  return send.bytes <= routes_[peer].transport->max_payload() && lane.eager_out + send.bytes <= kEagerWindow;
+  if (send.moved != 0) return true;  // it has begun to be
+  const Transport& transport = *routes_[peer].transport;
+  return (send.bytes <= transport.max_payload() || transport.queues()) &&
+         send.bytes <= kEagerWindow - lane.eager_out;
 }
 
-bool Messenger::send_eagerly(uint32_t peer, Lane& lane, const Transfer& send) {
-  const Route& route = routes_[peer];
-  if (!route.transport->try_send(route.peer, first_packet(PacketKind::kEager, send), {send.data, send.bytes}))
-    return false;
-  lane.eager_out += send.bytes;
+// Its next packet.
+bool Messenger::send_eagerly(uint32_t peer, Lane& lane, Transfer& send) {
+  const bool first = send.moved == 0;
+  if (!send_part(peer, first_packet(first ? PacketKind::kEager : PacketKind::kMore, send), send)) return false;
+  if (first) lane.eager_out += send.bytes;
   return true;
 }
 
-bool Messenger::send_at_once(const Transfer& send) {
+bool Messenger::send_at_once(Transfer& send) {
   Lane& lane = lanes_[send.peer];
-  return lane.empty() && is_eager(send.peer, lane, send) && send_eagerly(send.peer, lane, send);
+  return lane.empty() && send.bytes <= routes_[send.peer].transport->max_payload() &&
+         is_eager(send.peer, lane, send) && send_eagerly(send.peer, lane, send);
 }
 
-bool Messenger::start_message(uint32_t peer, Lane& lane, Transfer& send) {
-  if (is_eager(peer, lane, send)) {
-    if (!send_eagerly(peer, lane, send)) return false;
-    send.owner->on_transfer(send);
-    return true;
-  }
+bool Messenger::announce(uint32_t peer, Transfer& send) {
   const Route& route = routes_[peer];
   PacketHeader h = first_packet(PacketKind::kAnnounce, send);
   h.id = next_id_;
@@ -133,14 +137,19 @@ bool Messenger::start_message(uint32_t peer, Lane& lane, Transfer& send) {
 }
 
 bool Messenger::stream_packet(uint32_t peer, Transfer& send) {
-  const Route& route = routes_[peer];
-  constexpr uint64_t kMost = 60 << 10;  // see chunk_count() of coll/chunks.h
-  const uint64_t most = std::min<uint64_t>(route.transport->max_payload(), kMost);
-  const uint64_t size = std::min(most, send.bytes - send.moved);
   PacketHeader h = header(PacketKind::kData);
   h.id = send.peer_id;
-  h.offset = send.moved;
   h.bytes = send.bytes;
+  return send_part(peer, h, send);
+}
+
+// What comes next of `send`: all of it, if that fits into one packet.
+bool Messenger::send_part(uint32_t peer, PacketHeader h, Transfer& send) {
+  const Route& route = routes_[peer];
+  constexpr uint64_t kMost = 60 << 10;  // see chunk_count() of coll/chunks.h
+  const uint64_t room = route.transport->max_payload();
+  const uint64_t size = send.bytes <= room ? send.bytes : std::min({room, kMost, send.bytes - send.moved});
+  h.offset = send.moved;
   if (!route.transport->try_send(route.peer, h, {send.data + send.moved, size})) return false;
   send.moved += size;
   return true;
@@ -149,14 +158,8 @@ bool Messenger::stream_packet(uint32_t peer, Transfer& send) {
 void Messenger::on_packet(const PacketHeader& h, std::span<const std::byte> payload) {
   switch (h.kind) {
     case PacketKind::kEager:
-    case PacketKind::kAnnounce: {
-      if (h.kind == PacketKind::kEager ? h.bytes != payload.size() : !payload.empty())
-        return bad_packet(h, "its payload does not have the announced size");
-      const Matcher::Key key{h.descriptor.lane, h.source, h.tag};
-      if (Transfer* const receive = matcher_.match(key)) return deliver(*receive, h, payload);
-      matcher_.keep({h, {payload.begin(), payload.end()}});
-      return;
-    }
+    case PacketKind::kAnnounce: return on_first(h, payload);
+    case PacketKind::kMore: return on_more(h, payload);
     case PacketKind::kData: return on_data(h, payload);
     case PacketKind::kReady: return on_ready(h);
     case PacketKind::kConsumed: {
@@ -167,6 +170,42 @@ void Messenger::on_packet(const PacketHeader& h, std::span<const std::byte> payl
     }
     default: return bad_packet(h, "unknown kind");
   }
+}
+
+void Messenger::on_first(const PacketHeader& h, std::span<const std::byte> payload) {
+  Lane& lane = lanes_[h.source];
+  const bool eager = h.kind == PacketKind::kEager;
+  if (payload.size() > (eager ? h.bytes : 0) || (payload.empty() && eager && h.bytes != 0))
+    return bad_packet(h, "its payload does not have the announced size");
+  if (eager) {
+    if (h.bytes > kEagerWindow - lane.eager_in) return bad_packet(h, "more than may be sent unasked");
+    if (lane.arriving || lane.arriving_kept) return bad_packet(h, "the message before it is not whole");
+    lane.eager_in += h.bytes;
+  }
+  const Matcher::Key key{h.descriptor.lane, h.source, h.tag};
+  if (Transfer* const receive = matcher_.match(key)) return deliver(*receive, h, payload);
+  Unexpected* const kept = matcher_.keep({h, {payload.begin(), payload.end()}});
+  if (eager && payload.size() < h.bytes) lane.arriving_kept = kept;
+}
+
+void Messenger::on_more(const PacketHeader& h, std::span<const std::byte> payload) {
+  Lane& lane = lanes_[h.source];
+  if (lane.arriving) {
+    Transfer& receive = *lane.arriving;
+    if (!take_part(receive, h, payload)) return;
+    lane.arriving = nullptr;
+    consumed(h.source, receive.bytes);
+    receive.owner->on_transfer(receive);
+    return;
+  }
+  if (!lane.arriving_kept) return bad_packet(h, "data for a message that has not begun");
+  Unexpected& message = *lane.arriving_kept;
+  std::vector<std::byte>& kept = message.payload;
+  if (h.offset != kept.size() || payload.empty() || payload.size() > message.header.bytes - kept.size())
+    return bad_packet(h, "data that does not continue its message");
+  kept.reserve(message.header.bytes);
+  kept.insert(kept.end(), payload.begin(), payload.end());
+  if (kept.size() == message.header.bytes) lane.arriving_kept = nullptr;
 }
 
 void Messenger::deliver(Transfer& receive, const PacketHeader& h, std::span<const std::byte> payload) {
@@ -186,13 +225,18 @@ void Messenger::deliver(Transfer& receive, const PacketHeader& h, std::span<cons
                  h.bytes, h.tag, rank_, receive.bytes));
   }
   receive.bytes = h.bytes;
+  receive.moved = 0;
   if (h.kind == PacketKind::kEager) {
-    receive.owner->on_message(receive, payload);
-    consumed(h.source, h.bytes);
+    if (payload.size() == h.bytes) {
+      receive.owner->on_message(receive, payload);
+      return consumed(h.source, h.bytes);
+    }
+    std::memcpy(receive.data, payload.data(), payload.size());
+    receive.moved = payload.size();
+    lanes_[h.source].arriving = &receive;
     return;
   }
   receive.id = next_id_++;
-  receive.moved = 0;
   receiving_.emplace(receive.id, &receive);
   PacketHeader ready = header(PacketKind::kReady);
   ready.id = h.id;
@@ -205,16 +249,21 @@ void Messenger::on_data(const PacketHeader& h, std::span<const std::byte> payloa
   const auto found = receiving_.find(h.id);
   if (found == receiving_.end()) return bad_packet(h, "data for a message that is not being received");
   Transfer& receive = *found->second;
+  if (!take_part(receive, h, payload)) return;
+  receiving_.erase(found);
+  receive.owner->on_transfer(receive);
+}
+
+// Returns whether that was the last one.
+bool Messenger::take_part(Transfer& receive, const PacketHeader& h, std::span<const std::byte> payload) {
   if (receive.peer != h.source || h.offset != receive.moved || payload.empty() ||
-      payload.size() > receive.bytes - receive.moved)
-    return bad_packet(h, "data that does not continue its message");
+      payload.size() > receive.bytes - receive.moved) {
+    bad_packet(h, "data that does not continue its message");
+    return false;
+  }
   std::memcpy(receive.data + receive.moved, payload.data(), payload.size());
   receive.moved += payload.size();
-  if (receive.moved == receive.bytes) {
-    receiving_.erase(found);
-    receive.owner->on_transfer(receive);
-  }
-  return;
+  return receive.moved == receive.bytes;
 }
 
 void Messenger::on_ready(const PacketHeader& h) {
@@ -235,6 +284,7 @@ void Messenger::consumed(uint32_t source, uint64_t bytes) {
   if (lane.consumed < kEagerWindow / 4) return;
   PacketHeader h = header(PacketKind::kConsumed);
   h.bytes = std::exchange(lane.consumed, 0);
+  lane.eager_in -= h.bytes;
   control(source, h);
 }
 
@@ -253,6 +303,8 @@ void Messenger::clear() {
   for (Lane& lane : lanes_) {
     lane.messages.clear();
     lane.streams.clear();
+    lane.arriving = nullptr;
+    lane.arriving_kept = nullptr;
   }
 }
 

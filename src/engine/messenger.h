@@ -1,7 +1,10 @@
 // Messages of one communicator: matching, and how a message travels as packets.
 //
-//   short (one packet)   kEager, kept by the receiver if nobody waits for it yet
-//   long                 kAnnounce -> kReady -> kData ..., straight into the receiver's buffer
+//   eager   kEager, kMore ..., kept by the receiver if nobody waits for it yet
+//   long    kAnnounce -> kReady -> kData ..., straight into the receiver's buffer
+//
+// What fits into one packet is eager. So is, where packets queue on a link (Transport::queues()), what fits
+// into the window: the answer to an announcement would come behind all that the receiver is sending.
 //
 // Memory is bounded: a sender has at most kEagerWindow bytes of eager messages at a receiver that have not
 // been taken (kConsumed gives them back); beyond that it announces, and the data waits at the sender.
@@ -62,7 +65,7 @@ class Messenger {
 
   void send(Transfer& transfer);
   // The whole of a message that fits into one packet, if nothing is before it; false: nothing was done.
-  bool send_at_once(const Transfer& transfer);
+  bool send_at_once(Transfer& transfer);
   void receive(Transfer& transfer);
   // A packet without payload of ours or the group's; goes before all messages.
   void control(uint32_t peer, const PacketHeader& header, std::vector<std::byte> payload = {});
@@ -89,7 +92,7 @@ class Messenger {
   const Route& route(uint32_t rank) const { return routes_[rank]; }
 
  private:
-  static constexpr uint64_t kEagerWindow = 1 << 20;
+  static constexpr uint64_t kEagerWindow = 4 << 20;
 
   struct Control {
     PacketHeader header;
@@ -100,7 +103,11 @@ class Messenger {
     std::deque<Transfer*> messages;  // sends, in the order they were posted
     std::deque<Transfer*> streams;   // long sends whose receiver is ready
     uint64_t eager_out = 0;          // bytes not known to be consumed
+    uint64_t eager_in = 0;           // bytes that have come, or begun to, and are not reported as consumed
     uint64_t consumed = 0;           // bytes to report
+    // The eager message that has come in part: its receive, or where it is kept until there is one.
+    Transfer* arriving = nullptr;
+    Unexpected* arriving_kept = nullptr;
     bool empty() const { return control.empty() && messages.empty() && streams.empty(); }
   };
 
@@ -108,11 +115,15 @@ class Messenger {
   int pump_lane(uint32_t peer, Lane& lane);
   PacketHeader first_packet(PacketKind kind, const Transfer& send) const;
   bool is_eager(uint32_t peer, const Lane& lane, const Transfer& send) const;
-  bool send_eagerly(uint32_t peer, Lane& lane, const Transfer& send);
-  bool start_message(uint32_t peer, Lane& lane, Transfer& send);
+  bool send_eagerly(uint32_t peer, Lane& lane, Transfer& send);
+  bool announce(uint32_t peer, Transfer& send);
   bool stream_packet(uint32_t peer, Transfer& send);
+  bool send_part(uint32_t peer, PacketHeader header, Transfer& send);
   void deliver(Transfer& receive, const PacketHeader& header, std::span<const std::byte> payload);
+  void on_first(const PacketHeader& header, std::span<const std::byte> payload);
+  void on_more(const PacketHeader& header, std::span<const std::byte> payload);
   void on_data(const PacketHeader& header, std::span<const std::byte> payload);
+  bool take_part(Transfer& receive, const PacketHeader& header, std::span<const std::byte> payload);
   void on_ready(const PacketHeader& header);
   void consumed(uint32_t source, uint64_t bytes);
   void set_problem(const PacketHeader& header, Status status);

@@ -63,6 +63,7 @@ class FabricTransport final : public Transport {
 
   std::string_view name() const override { return name_; }
   size_t max_payload() const override { return max_payload_; }
+  bool queues() const override { return true; }
   bool try_send(PeerId peer, const PacketHeader& header, std::span<const std::byte> payload) override;
   int progress(PacketSink& sink) override;
   int wait_fd() override;

@@ -22,7 +22,7 @@ struct Nowhere final : Transport {
 // Like what floe sends in most fields, so that the checks behind the first one are reached.
 PacketHeader some_header(FuzzedDataProvider& input) {
   PacketHeader header;
-  header.kind = static_cast<PacketKind>(input.ConsumeIntegralInRange<uint8_t>(0, 10));
+  header.kind = static_cast<PacketKind>(input.ConsumeIntegralInRange<uint8_t>(0, 12));
   header.version = input.ConsumeIntegralInRange<uint8_t>(1, 2);
   header.source = input.ConsumeIntegralInRange<uint32_t>(0, 3);
   header.comm = input.ConsumeBool() ? kKey : input.ConsumeIntegral<uint64_t>();

@@ -14,15 +14,17 @@ namespace {
 
 using testing::HasSubstr;
 
-constexpr size_t kMaxPayload = 1000;
+constexpr size_t kMaxPayload = 1000, kWindow = 4 << 20;
 
 // Keeps what is sent until it is handed over; takes at most `room` packets.
 struct Wire final : Transport {
   std::deque<std::pair<PacketHeader, std::vector<std::byte>>> packets;
   size_t room = 1000, most = kMaxPayload;
+  bool link = false;  // is one where packets queue
 
   std::string_view name() const override { return "wire"; }
   size_t max_payload() const override { return most; }
+  bool queues() const override { return link; }
   bool try_send(PeerId, const PacketHeader& header, std::span<const std::byte> payload) override {
     if (packets.size() >= room) return false;
     packets.emplace_back(header, std::vector<std::byte>(payload.begin(), payload.end()));
@@ -82,8 +84,11 @@ class MessengerTest : public testing::Test {
 };
 
 TEST_F(MessengerTest, CarriesAllSizesWhicheverSideIsFirst) {
-  for (const size_t bytes : {size_t{0}, size_t{1}, kMaxPayload, kMaxPayload + 1, size_t{12345}})
-    for (const bool receive_first : {false, true}) {
+  for (const size_t bytes :
+       {size_t{0}, size_t{1}, kMaxPayload, kMaxPayload + 1, size_t{12345}, kWindow, kWindow + 1})
+    for (const int way : {0, 1, 2, 3}) {
+      const bool receive_first = (way & 1) != 0;
+      from_a.link = (way & 2) != 0;
       auto data = pattern(bytes);
       std::vector<std::byte> buffer(bytes);
       Transfer send = send_to(1, data, 5), receive = receive_from(0, buffer, 5);
@@ -95,8 +100,84 @@ TEST_F(MessengerTest, CarriesAllSizesWhicheverSideIsFirst) {
       EXPECT_EQ(buffer, data) << bytes;
       EXPECT_TRUE(a.problem().ok() && b.problem().ok());
     }
-  EXPECT_EQ(sent.count, 10);
-  EXPECT_EQ(received.count, 10);
+  EXPECT_EQ(sent.count, 7 * 4);
+  EXPECT_EQ(received.count, 7 * 4);
+}
+
+// The answer to an announcement would wait behind all that the receiver is sending.
+TEST_F(MessengerTest, WhereItsPacketsQueueALongMessageIsNotAnnounced) {
+  from_a.link = true;
+  auto data = pattern(5 * kMaxPayload);
+  Transfer send = send_to(1, data, 5);
+  a.send(send);
+  EXPECT_EQ(sent.count, 1);
+  ASSERT_EQ(from_a.packets.size(), 5);
+  EXPECT_EQ(from_a.packets[0].first.kind, PacketKind::kEager);
+  for (size_t i = 1; i < 5; ++i) EXPECT_EQ(from_a.packets[i].first.kind, PacketKind::kMore);
+}
+
+// The receive is posted when a part of it has been kept; what follows goes straight into it.
+TEST_F(MessengerTest, AReceiveTakesAMessageOfWhichAPartHasCome) {
+  from_a.link = true;
+  from_a.room = 2;
+  auto data = pattern(5 * kMaxPayload), small = pattern(10);
+  std::vector<std::byte> buffer(data.size()), small_buffer(10);
+  Transfer send = send_to(1, data, 5), after = send_to(1, small, 6);
+  a.send(send);
+  a.send(after);
+  hand_over(from_a, b);
+  Transfer receive = receive_from(0, buffer, 5), receive_after = receive_from(0, small_buffer, 6);
+  b.receive(receive);
+  EXPECT_EQ(received.count, 0);
+  EXPECT_TRUE(std::equal(data.begin(), data.begin() + 2 * kMaxPayload, buffer.begin()));
+  settle();
+  b.receive(receive_after);
+  EXPECT_EQ(received.count, 2);
+  EXPECT_EQ(buffer, data);
+  EXPECT_EQ(small_buffer, small);
+}
+
+// More than one window, of messages that each are several packets, to a receiver that takes them late.
+TEST_F(MessengerTest, BoundsWhatAReceiverMustKeepOfLongMessages) {
+  from_a.link = true;
+  constexpr int kMessages = 100;
+  auto data = pattern(kWindow / 20);
+  std::vector<Transfer> sends(kMessages, send_to(1, data, 9));
+  for (Transfer& send : sends) a.send(send);
+  settle();
+  EXPECT_EQ(sent.count, 20);
+  std::vector<std::byte> buffer(data.size());
+  for (int i = 0; i < kMessages; ++i) {
+    std::ranges::fill(buffer, std::byte{});
+    Transfer receive = receive_from(0, buffer, 9);
+    b.receive(receive);
+    settle();
+    ASSERT_EQ(buffer, data) << i;
+  }
+  EXPECT_EQ(sent.count, kMessages);
+  EXPECT_EQ(received.count, kMessages);
+  EXPECT_TRUE(a.problem().ok() && b.problem().ok());
+}
+
+TEST_F(MessengerTest, ForgetsAMessageOfWhichAPartHasCome) {
+  for (const bool receive_first : {false, true}) {
+    Messenger from{1, 0, {{}, {&from_a, 0}}}, to{1, 1, {{&from_b, 0}, {}}};
+    from_a.packets.clear();
+    from_a.link = true;
+    from_a.room = 2;
+    auto data = pattern(3 * kMaxPayload);
+    std::vector<std::byte> buffer(data.size());
+    Transfer send = send_to(1, data, 5), receive = receive_from(0, buffer, 5);
+    if (receive_first) to.receive(receive);
+    from.send(send);
+    hand_over(from_a, to);
+    to.clear();
+    from.pump();
+    hand_over(from_a, to);
+    EXPECT_FALSE(to.problem().ok());
+    EXPECT_EQ(received.count, 0);
+    EXPECT_EQ(buffer.back(), std::byte{});
+  }
 }
 
 // TCP cuts a larger one in two: see coll/chunks.h.
@@ -134,7 +215,7 @@ TEST_F(MessengerTest, BoundsWhatAReceiverMustKeep) {
   std::vector<Transfer> sends(kMessages, send_to(1, data, 9));
   for (Transfer& send : sends) a.send(send);
   settle();
-  EXPECT_LE(static_cast<size_t>(sent.count) * kMaxPayload, size_t{1} << 20);
+  EXPECT_LE(static_cast<size_t>(sent.count) * kMaxPayload, kWindow);
   std::vector<std::byte> buffer(kMaxPayload);
   for (int i = 0; i < kMessages; ++i) {
     Transfer receive = receive_from(0, buffer, 9);
@@ -227,7 +308,15 @@ TEST_F(MessengerTest, RefusesPacketsThatNoFloeSends) {
   PacketHeader eager;
   eager.kind = PacketKind::kEager;
   eager.bytes = 10;
-  EXPECT_EQ(problem_of(eager, 9), FLOE_ERR_INTERNAL) << "a payload of another size";
+  EXPECT_EQ(problem_of(eager, 9), FLOE_OK) << "its first part";
+  EXPECT_EQ(problem_of(eager, 0), FLOE_ERR_INTERNAL) << "an empty part";
+  EXPECT_EQ(problem_of(eager, 11), FLOE_ERR_INTERNAL) << "a longer payload";
+  eager.bytes = kWindow + 1;
+  EXPECT_EQ(problem_of(eager, 9), FLOE_ERR_INTERNAL) << "more than the window";
+  PacketHeader more;
+  more.kind = PacketKind::kMore;
+  more.bytes = 10;
+  EXPECT_EQ(problem_of(more, 9), FLOE_ERR_INTERNAL) << "nothing has begun";
   PacketHeader ready;
   ready.kind = PacketKind::kReady;
   ready.id = 3;
@@ -239,6 +328,53 @@ TEST_F(MessengerTest, RefusesPacketsThatNoFloeSends) {
   PacketHeader unknown;
   unknown.kind = static_cast<PacketKind>(99);
   EXPECT_EQ(problem_of(unknown, 0), FLOE_ERR_INTERNAL);
+}
+
+// Of an eager message in several packets, whether it is being received or kept.
+TEST_F(MessengerTest, RefusesPartsThatDoNotContinueTheirMessage) {
+  const auto problem_of = [&](const PacketHeader& next, size_t payload, bool is_received) {
+    Messenger m{1, 1, {{&from_b, 0}, {}}};
+    std::vector<std::byte> buffer(5000);
+    Transfer receive = receive_from(0, buffer, 5);
+    if (is_received) m.receive(receive);
+    PacketHeader first;
+    first.kind = PacketKind::kEager;
+    first.tag = 5;
+    first.bytes = 5000;
+    m.on_packet(first, std::vector<std::byte>(1000));
+    m.on_packet(next, std::vector<std::byte>(payload));
+    return m.problem().code();
+  };
+  for (const bool is_received : {false, true}) {
+    PacketHeader more;
+    more.kind = PacketKind::kMore;
+    more.offset = 1000;
+    EXPECT_EQ(problem_of(more, 4000, is_received), FLOE_OK);
+    EXPECT_EQ(problem_of(more, 0, is_received), FLOE_ERR_INTERNAL) << "empty";
+    EXPECT_EQ(problem_of(more, 4001, is_received), FLOE_ERR_INTERNAL) << "too long";
+    more.offset = 2000;
+    EXPECT_EQ(problem_of(more, 100, is_received), FLOE_ERR_INTERNAL) << "a gap";
+    more.offset = 0;
+    EXPECT_EQ(problem_of(more, 100, is_received), FLOE_ERR_INTERNAL) << "once more";
+    PacketHeader another;
+    another.kind = PacketKind::kEager;
+    another.tag = 6;
+    another.bytes = 10;
+    EXPECT_EQ(problem_of(another, 10, is_received), FLOE_ERR_INTERNAL) << "another in between";
+  }
+}
+
+// However small its packets are: nobody has taken anything.
+TEST_F(MessengerTest, RefusesMoreThanTheWindowUnasked) {
+  PacketHeader eager;
+  eager.kind = PacketKind::kEager;
+  eager.bytes = kWindow / 4;
+  const std::vector<std::byte> whole(eager.bytes);
+  for (eager.tag = 0; eager.tag < 4; ++eager.tag) b.on_packet(eager, whole);
+  EXPECT_TRUE(b.problem().ok());
+  eager.bytes = 1;
+  b.on_packet(eager, std::vector<std::byte>(1));
+  EXPECT_THAT(b.problem().message(), HasSubstr("more than may be sent unasked"));
 }
 
 }  // namespace

@@ -1,8 +1,11 @@
 #include "fabric/endpoint.h"
 
 #include <netinet/in.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cstdio>
+#include <fstream>
 
 #include "base/log.h"
 #include "fabric/address.h"
@@ -14,6 +17,20 @@ namespace {
 template <class Object>
 void close(Object*& object) {
   if (Object* const closing = std::exchange(object, nullptr)) ::fi_close(&closing->fid);
+}
+
+// The epoll descriptor among those that `outer`, one too, waits for; -1: there is none.
+int epoll_inside(int outer) {
+  std::ifstream description(fmt::format("/proc/self/fdinfo/{}", outer));
+  for (std::string line; std::getline(description, line);) {
+    int inner = -1;
+    char name[64] = {};
+    if (std::sscanf(line.c_str(), "tfd: %d", &inner) == 1 &&
+        ::readlink(fmt::format("/proc/self/fd/{}", inner).c_str(), name, sizeof name - 1) > 0 &&
+        std::string_view(name) == "anon_inode:[eventpoll]")
+      return inner;
+  }
+  return -1;
 }
 
 }  // namespace
@@ -98,8 +115,12 @@ Status Endpoint::open_queue() {
   const bool can_wait = provider_.name != "shm";
   attributes.wait_obj = FI_WAIT_FD;
   if (can_wait && ::fi_cq_open(domain_, &attributes, &queue_, nullptr) == 0 &&
-      ::fi_control(&queue_->fid, FI_GETWAIT, &wait_fd_) == 0)
+      ::fi_control(&queue_->fid, FI_GETWAIT, &wait_fd_) == 0) {
+    // 1.17's `net` makes its descriptor readable with each completion, and only a blocking read takes that
+    // back. The one inside is that of its sockets; what has completed already, prepare_wait() finds.
+    if (provider_.name == "net") wait_fd_ = epoll_inside(wait_fd_);
     return {};
+  }
   close(queue_);
   wait_fd_ = -1;
   attributes.wait_obj = FI_WAIT_NONE;
@@ -161,12 +182,10 @@ Endpoint::Failure Endpoint::take_error() {
 bool Endpoint::prepare_wait() {
   if (read_ahead_ != 0) return false;
   if (wait_fd_ < 0) return true;  // nothing to arm: the caller polls
-  // 1.17's `net` arms its descriptor only inside a blocking read; without one it stays readable.
   if (provider_.name == "net") {
-    constexpr int kMillis = 1;
-    const ssize_t count = ::fi_cq_sread(queue_, batch_.data(), batch_.size(), nullptr, kMillis);
+    const ssize_t count = ::fi_cq_read(queue_, batch_.data(), batch_.size());
     if (count > 0) read_ahead_ = count;
-    if (count != -FI_EAGAIN) return false;
+    return count == -FI_EAGAIN;
   }
   fid* const waited = &queue_->fid;
   fid* list[] = {waited};

@@ -29,6 +29,7 @@ namespace {
 
 // A peer that was connected and can no longer be connected to for this long is lost.
 constexpr auto kUnreachable = std::chrono::seconds(6);
+constexpr size_t kSmall = 4096;  // bytes of packets that the first rail carries unless it has others
 constexpr Millis kLinger(50);  // and as long again to take back the receives
 
 // Takes what still arrives while the transport closes.
@@ -141,6 +142,7 @@ bool FabricTransport::try_send(PeerId peer, const PacketHeader& header, std::spa
     if (send_slot(link, *slot, kHeaderBytes + payload.size())) {
       ++link.sent;
       link.reported = head.consumed;
+      if (payload.size() > kSmall) turn_ = rail->index() + 1;
       return true;
     }
     rail->give_back(*slot);
@@ -152,10 +154,9 @@ bool FabricTransport::try_send(PeerId peer, const PacketHeader& header, std::spa
 // The one with the least under way first: a slow one takes less. Equal ones, as those are whose sockets have
 // taken all, take turns, but what is small and alone goes over the first.
 std::span<Rail* const> FabricTransport::rails_by_load(size_t bytes) {
-  constexpr size_t kSmall = 4096;
   const size_t n = by_load_.size();
   if (n == 1) return by_load_;
-  const size_t first = bytes <= kSmall ? 0 : turn_++ % n;
+  const size_t first = bytes <= kSmall ? 0 : turn_ % n;
   const auto load = [&](const Rail* rail) {
     return std::pair(rail->bytes_in_flight(), (rail->index() + n - first) % n);
   };

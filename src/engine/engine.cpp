@@ -198,6 +198,10 @@ bool Engine::pass(int* moved) {
   return true;
 }
 
+bool Engine::is_slow() const {
+  return paced_.load(std::memory_order_relaxed) && pace_.is_slow(Clock::now());
+}
+
 void Engine::wake_sleepers() {
   std::atomic_thread_fence(std::memory_order_seq_cst);  // pairs with Bell::begin_sleep and sleep()
   bell_.ring_if_sleeping();
@@ -296,7 +300,7 @@ bool Engine::wait(const Operation& operation, Deadline until) {
     if (operation.complete()) return true;
     constexpr uint32_t kTurnsPerClock = 64;
     if (turn % kTurnsPerClock == 0 && until.passed()) return false;
-    if (!spinner.step(paced && pace_.is_slow(Clock::now()))) continue;
+    if (!spinner.step(is_slow())) continue;
     if (until.passed()) return false;
     if (sleep(std::min(until.left(), spinner.longest_sleep()), [&] { return operation.complete(); })) {
       spinner.wake();
@@ -354,7 +358,7 @@ void Engine::run_worker() {
     try {
       int moved = 0;
       if (pass(&moved) && moved != 0) spinner.reset();
-      if (spinner.step() && sleep(spinner.longest_sleep(), [&] {
+      if (spinner.step(is_slow()) && sleep(spinner.longest_sleep(), [&] {
             return stopping_.load() || waiters_.load() != 0 || !any_busy_.load();
           }))
         spinner.wake();

@@ -105,6 +105,7 @@ class Engine final : private PacketSink {
   template <class Done>
   bool sleep_on_descriptors(Millis limit, Done&& done);
   std::vector<int> wait_fds();  // lock held
+  bool is_slow() const;         // see Pace
   void run_worker();
 
   void on_packet(const PacketHeader& header, std::span<const std::byte> payload) override;

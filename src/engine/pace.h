@@ -8,11 +8,12 @@
 
 namespace floe {
 
-// Who sleeps comes back some tens of microseconds late. Where packets are farther apart than that by much,
-// and more than one or two of them are waited for, that is 1 or 2 % of the time, and yielding until they come
-// takes a CPU. So a context with a worker, whose program computes while data moves, sleeps there: Gloo's
-// all_reduce of 25 MiB on two hosts at 1 Gbit/s took 239 ms and 232 ms of each rank's CPU, then 233 and 50.
-// Any thread may use it: hints, from which nothing else follows.
+// Who sleeps comes back some tens of microseconds late. Where packets are farther apart than that, and more
+// than one or two of them are waited for, that is 1 or 2 % of the time, and yielding until they come takes a
+// CPU. So a context with a worker, whose program computes while data moves, sleeps there at once: all_reduce of
+// 25 MiB by PyTorch's Gloo on two hosts at 1 Gbit/s took 239 ms and 232 ms of each rank's CPU, then 223 and
+// 31, and that of 256 KiB 2.1 ms of CPU, then .9. Any thread may use it: hints, from which nothing else
+// follows.
 class Pace {
  public:
   // Something is under way, and nothing was.
@@ -27,7 +28,7 @@ class Pace {
            now.time_since_epoch() - begun_.load(std::memory_order_relaxed) >= kLong;
   }
 
-  static constexpr std::chrono::microseconds kFar{200}, kLong{2500};
+  static constexpr std::chrono::microseconds kFar{200}, kLong{300};
 
  private:
   std::atomic<Clock::duration> begun_{}, gap_{};  // gap_: the mean, of the last ones most

@@ -35,13 +35,11 @@ class Spinner {
     wake();
   }
   void wake() { quiet_since_ = {}; }
-  // True when it is time to sleep; `soon`: after few yields at most.
+  // True when it is time to sleep; `soon`: without yielding before.
   bool step(bool soon = false) {
-    constexpr uint32_t kSoon = 8;
     if (count_ < spins_)
       pause_cpu();
-    else if (count_ >= spins_ + (soon ? std::min(kSoon, yields_) : yields_) ||
-             (crowd_ && !crowd_->yield(&yielded_)))
+    else if (count_ >= spins_ + (soon ? 0 : yields_) || (crowd_ && !crowd_->yield(&yielded_)))
       return true;
     else if (!crowd_)
       ::sched_yield();

@@ -198,9 +198,7 @@ bool Engine::pass(int* moved) {
   return true;
 }
 
-bool Engine::is_slow() const {
-  return paced_.load(std::memory_order_relaxed) && pace_.is_slow(Clock::now());
-}
+bool Engine::is_slow() const { return paced_.load(std::memory_order_relaxed) && pace_.is_slow(Clock::now()); }
 
 void Engine::wake_sleepers() {
   std::atomic_thread_fence(std::memory_order_seq_cst);  // pairs with Bell::begin_sleep and sleep()

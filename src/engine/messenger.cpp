@@ -115,7 +115,8 @@ bool Messenger::is_eager(uint32_t peer, const Lane& lane, const Transfer& send) 
 // Its next packet.
 bool Messenger::send_eagerly(uint32_t peer, Lane& lane, Transfer& send) {
   const bool first = send.moved == 0;
-  if (!send_part(peer, first_packet(first ? PacketKind::kEager : PacketKind::kMore, send), send)) return false;
+  if (!send_part(peer, first_packet(first ? PacketKind::kEager : PacketKind::kMore, send), send))
+    return false;
   if (first) lane.eager_out += send.bytes;
   return true;
 }

@@ -10,9 +10,9 @@ namespace floe {
 
 // Who sleeps comes back some tens of microseconds late. Where packets are farther apart than that, and more
 // than one or two of them are waited for, that is 1 or 2 % of the time, and yielding until they come takes a
-// CPU. So a context with a worker, whose program computes while data moves, sleeps there at once: all_reduce of
-// 25 MiB by PyTorch's Gloo on two hosts at 1 Gbit/s took 239 ms and 232 ms of each rank's CPU, then 223 and
-// 31, and that of 256 KiB 2.1 ms of CPU, then .9. Any thread may use it: hints, from which nothing else
+// CPU. So a context with a worker, whose program computes while data moves, sleeps there at once: all_reduce
+// of 25 MiB by PyTorch's Gloo on two hosts at 1 Gbit/s took 239 ms and 232 ms of each rank's CPU, then 224
+// and 34, and that of 256 KiB 2.1 ms of CPU, then .9. Any thread may use it: hints, from which nothing else
 // follows.
 class Pace {
  public:

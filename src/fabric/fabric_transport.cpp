@@ -30,7 +30,7 @@ namespace {
 // A peer that was connected and can no longer be connected to for this long is lost.
 constexpr auto kUnreachable = std::chrono::seconds(6);
 constexpr size_t kSmall = 4096;  // bytes of packets that the first rail carries unless it has others
-constexpr Millis kLinger(50);  // and as long again to take back the receives
+constexpr Millis kLinger(50);    // and as long again to take back the receives
 
 // Takes what still arrives while the transport closes.
 class Discard final : public PacketSink {

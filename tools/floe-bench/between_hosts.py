@@ -6,7 +6,8 @@ usage: between_hosts.py [--hosts N] [--rate 1gbit] [--bench FILE] [-- OPTION OF 
 Needs root. The hosts are network namespaces (tests/netns/cluster.py). `--rate` shapes both ends of
 each host's cable with a token bucket: bursts of 200 us, at least 70,000 bytes; a queue of 10 ms.
 "limit" is what that rate needs for the 2(n-1)/n of the bytes that an all_reduce must send; "of it"
-is limit / time, of which TCP's headers take 4.4 %. All hosts share this machine's CPUs and caches.
+is limit / time, of which TCP's headers take 4.4 %; "cpu" is that of a call on a rank, of all its
+threads, the mean. All hosts share this machine's CPUs and caches.
 """
 
 import argparse
@@ -34,7 +35,7 @@ def bits_per_second(rate: str) -> float:
 
 
 def print_row(row: dict[str, str], hosts: int, rate: float | None) -> None:
-    times = [float(row[name]) for name in ("min_us", "p50_us", "mean_us", "p99_us")]
+    times = [float(row[name]) for name in ("min_us", "p50_us", "mean_us", "p99_us", "cpu_us")]
     line = f"{row['op']:14} {row['dtype']:9} {int(row['bytes']):>10} {row['peer']:9}"
     line += "".join(f"{time:>12.1f}" for time in times)
     if rate and row["op"] == "all_reduce":
@@ -60,7 +61,8 @@ def main() -> int:
         if rate:
             cluster.shape(rate)
         figures = Path(folder, "figures.csv")
-        command = [given.bench, "--join", *(given.options or DEFAULTS), "--csv", str(figures)]
+        options = given.options or DEFAULTS
+        command = [given.bench, "--join", *options, "--cpu", "--csv", str(figures)]
         # Gloo takes the host's name, which may be that of the loopback.
         ranks = cluster.launch(command, given.seconds, {"GLOO_SOCKET_IFNAME": "eth0"})
         if bad := next((rank for rank in ranks if rank.returncode), None):
@@ -69,7 +71,8 @@ def main() -> int:
         with figures.open() as lines:
             rows = list(csv.DictReader(lines))
     print(f"# {given.hosts} hosts, {given.rate or 'unshaped'}; us; {rows[0]['machine']}")
-    print(f"# {'min':>52}{'p50':>12}{'mean':>12}{'p99':>12}{'limit':>12}  of it (p50, mean)")
+    names = "".join(f"{name:>12}" for name in ("p50", "mean", "p99", "cpu", "limit"))
+    print(f"# {'min':>52}{names}  of it (p50, mean)")
     for row in rows:
         print_row(row, given.hosts, rate)
     return 0

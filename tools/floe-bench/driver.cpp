@@ -25,6 +25,7 @@ constexpr uint64_t kFewestCalls = 10, kMostCalls = 100'000;  // of a block
 // Calls between two barriers, and how the machine was before and after.
 struct Block {
   std::vector<double> us;  // on the slowest rank, by call
+  uint64_t cpu_ns = 0;     // on all ranks, of all calls
   Placement before, after;
 
   std::string state() const {
@@ -113,6 +114,10 @@ Result<Timings> Driver::run_on_all(Contender& contender, const Case& what, uint6
   auto errors = session_.sum(timings->errors);
   if (!errors.ok()) return errors.status();
   timings->errors = *errors;
+  if (!what.manner.cpu) return timings;
+  auto cpu_ns = session_.sum(timings->cpu_ns);
+  if (!cpu_ns.ok()) return cpu_ns.status();
+  timings->cpu_ns = *cpu_ns;
   return timings;
 }
 
@@ -147,6 +152,7 @@ Status Driver::run_block(Contender& contender, const Case& what, uint64_t calls,
   auto timings = run_on_all(contender, what, calls);
   if (!timings.ok()) return timings.status().in(contender.name());
   block.us = std::move(timings->us);
+  block.cpu_ns = timings->cpu_ns;
   auto probe = session_.probe();
   if (!probe.ok()) return probe.status();
   block.after = last_probe_ = *probe;
@@ -212,7 +218,11 @@ std::optional<Row> Driver::row_of(size_t contender, const Case& what, const Meas
   for (const Block& block : measured.blocks)
     if (state == "mixed" || block.state() == state) used.push_back(&block);
   std::vector<double> us;
-  for (const Block* block : used) us.insert(us.end(), block->us.begin(), block->us.end());
+  double cpu_ns = 0;
+  for (const Block* block : used) {
+    us.insert(us.end(), block->us.begin(), block->us.end());
+    cpu_ns += static_cast<double>(block->cpu_ns);
+  }
 
   Row row;
   row.library = contenders_[contender]->name();
@@ -221,6 +231,7 @@ std::optional<Row> Driver::row_of(size_t contender, const Case& what, const Meas
   row.ranks = session_.ranks();
   row.bytes = total_bytes(*what.op, what.count, type_size(what.type), row.ranks);
   row.calls = us.size();
+  if (what.manner.cpu) row.cpu_us = cpu_ns / 1000 / static_cast<double>(row.calls) / row.ranks;
   row.us = statistics(std::move(us));
   row.errors = measured.errors;
   row.blocks = static_cast<uint32_t>(measured.blocks.size());

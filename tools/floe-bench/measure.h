@@ -1,6 +1,8 @@
 // One block of measured calls: alike for floe and for every peer that is a program of ours.
 #pragma once
 
+#include <time.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -20,6 +22,7 @@ struct Manner {
   bool touch = false;   // a call's time includes writing what is sent and reading what came
   bool heap = false;    // of the library's own allocator: floe_mem_alloc, MPI_Alloc_mem
   uint64_t offset = 0;  // bytes after the start of a page
+  bool cpu = false;     // a call's CPU time is measured, too, which takes some time between the calls
 };
 
 struct Case {
@@ -34,7 +37,14 @@ struct Timings {
   std::vector<double> us;  // one an iteration, on this rank
   uint64_t errors = 0;     // wrong elements on this rank
   bool measured = true;    // false: the library has no such operation or type; so on all ranks
+  uint64_t cpu_ns = 0;     // with Manner::cpu: of all this process's threads during the calls, together
 };
+
+inline uint64_t process_cpu_ns() {
+  timespec used{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
+  return static_cast<uint64_t>(used.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(used.tv_nsec);
+}
 
 // Reads every byte once.
 inline uint64_t read_all(const void* data, size_t bytes) {
@@ -70,12 +80,14 @@ bool measure(const Case& what, const Call& call, const Ticks& ticks, uint64_t it
       floe_bench_flush(call.send, send_count * element);
       floe_bench_flush(call.recv, recv_count * element);
     }
+    const uint64_t cpu_begin = what.manner.cpu ? process_cpu_ns() : 0;
     const uint64_t begin = Ticks::now();
     if (fill_inside) pattern.fill(call.send, send_count, call.rank, i);
     if (!function()) return false;
     if (what.manner.touch) sink = sink + read_all(call.recv, recv_count * element);
     const uint64_t end = Ticks::now();
     timings.us[i] = ticks.us(begin, end);
+    if (what.manner.cpu) timings.cpu_ns += process_cpu_ns() - cpu_begin;
     if (i == 0 || i + 1 == iterations) timings.errors += pattern.errors(call.recv, expected, i);
   }
   return true;

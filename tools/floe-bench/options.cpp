@@ -150,6 +150,8 @@ void add_what(CLI::App& app, Words& words, Options& options) {
                    "Only calls that send and receive in one buffer; default: in one, and in two. "
                    "An operation with one form is measured in that");
   app.add_flag("--out-of-place", words.out_of_place, "Only calls with two buffers")->excludes(in_place);
+  app.add_flag("--cpu", options.manner.cpu,
+               "Also measures the CPU time of a call, of all threads of a rank, for --json and --csv");
   app.add_flag("--cold", options.manner.cold, "Takes the buffers out of the caches before each call");
   app.add_flag("--touch", options.manner.touch,
                "Counts writing what is sent and reading what came as part of the call");

@@ -18,7 +18,8 @@ constexpr Millis kAnswerTime = std::chrono::minutes(3);  // importing torch on a
 Json to_json(const Case& what, uint64_t iterations) {
   return {{"op", what.op->name},        {"dtype", type_name(what.type)}, {"count", what.count},
           {"in_place", what.in_place},  {"iterations", iterations},      {"cold", what.manner.cold},
-          {"touch", what.manner.touch}, {"heap", what.manner.heap},      {"offset", what.manner.offset}};
+          {"touch", what.manner.touch}, {"heap", what.manner.heap},      {"offset", what.manner.offset},
+          {"cpu", what.manner.cpu}};
 }
 
 }  // namespace
@@ -89,6 +90,7 @@ Result<Timings> PeerContender::run(const Case& what, uint64_t iterations) {
   timings.measured = !answer.contains("unsupported");
   if (!timings.measured) return timings;
   timings.us = answer.at("us").get<std::vector<double>>();
+  timings.cpu_ns = answer.at("cpu_ns").get<uint64_t>();
   timings.errors = answer.at("errors").get<uint64_t>();
   return timings;
 }

@@ -173,7 +173,8 @@ Case parse(const Json& command) {
   what.type = type_named(command.at("dtype"));
   what.count = command.at("count");
   what.in_place = command.at("in_place");
-  what.manner = {command.at("cold"), command.at("touch"), command.at("heap"), command.at("offset")};
+  what.manner = {command.at("cold"), command.at("touch"), command.at("heap"), command.at("offset"),
+                 command.at("cpu")};
   return what;
 }
 
@@ -189,7 +190,7 @@ Json run(const Case& what, uint64_t iterations, Buffers& buffers, const Ticks& t
   Timings timings;
   const auto once = [&] { return run_call(what.op->kind, type, *call) == MPI_SUCCESS; };
   if (!measure(what, *call, ticks, iterations, once, timings)) return {{"error", "MPI reported an error"}};
-  return {{"us", timings.us}, {"errors", timings.errors}};
+  return {{"us", timings.us}, {"cpu_ns", timings.cpu_ns}, {"errors", timings.errors}};
 }
 
 int serve(const std::string& name) {

@@ -5,7 +5,8 @@ usage: peer_torch.py gloo|gloo-floe|vllm|deepspeed FOLDER RANK WORLD_SIZE tcp://
 FOLDER is where tools/dev peers put the library. gloo-floe is gloo and nothing else, in a process
 whose environment has floe's transport (LD_PRELOAD). Says "ready" once connected. Each line of
 input is a JSON object: op, dtype, count (elements of one rank's part), in_place, iterations, cold,
-touch, offset. The answer is {"us": [...], "errors": N}, {"unsupported": true} or {"error": "..."}.
+touch, offset, cpu. The answer is {"us": [...], "cpu_ns": N, "errors": N}, {"unsupported": true} or
+{"error": "..."}.
 """
 
 import ctypes
@@ -229,7 +230,7 @@ class Peer:
         fill_inside = touch and (self.rank == ROOT or op not in ("broadcast", "scatter"))
 
         times: list[float] = []
-        errors = 0
+        cpu_ns = errors = 0
         for iteration in range(command["iterations"]):
             data, result = self.inputs[iteration % 2], self.results[iteration % 2]
             if not fill_inside:
@@ -237,6 +238,7 @@ class Peer:
             if cold:
                 self.flush(send)
                 self.flush(recv)
+            cpu_begin = time.process_time_ns() if command["cpu"] else 0
             begin = time.perf_counter_ns()
             if fill_inside:
                 send.copy_(data)
@@ -244,10 +246,12 @@ class Peer:
             if touch:
                 self.words.sum()
             spent = time.perf_counter_ns() - begin
+            if command["cpu"]:
+                cpu_ns += time.process_time_ns() - cpu_begin
             times.append(max(0, spent - self.clock_ns) / 1000)
             if result is not None and iteration in (0, command["iterations"] - 1):
                 errors += int((recv != result).sum())
-        return {"us": times, "errors": errors}
+        return {"us": times, "cpu_ns": cpu_ns, "errors": errors}
 
 
 def main() -> None:

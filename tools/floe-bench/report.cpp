@@ -47,6 +47,7 @@ nlohmann::ordered_json to_json(const Row& row) {
       {"p50_us", row.us.p50},
       {"mean_us", row.us.mean},
       {"p99_us", row.us.p99},
+      {"cpu_us", row.cpu_us ? nlohmann::ordered_json(*row.cpu_us) : nlohmann::ordered_json()},
       {"algbw_gbps", algbw},
       {"busbw_gbps", busbw},
       {"errors", row.errors},
@@ -146,7 +147,8 @@ Status draw(const Options& options, const std::string& csv) {
 Status Report::begin(uint32_t ranks, const std::string& cpus) {
   machine_ = cpu_model();
   csv_ << "peer,op,dtype,bytes,count,ranks,in_place,cold,touch,heap,offset,calls,min_us,p50_us,mean_us,"
-          "p99_us,algbw_gbps,busbw_gbps,errors,state,exchange_ns,read_gbps,blocks,blocks_used,machine\n";
+          "p99_us,cpu_us,algbw_gbps,busbw_gbps,errors,state,exchange_ns,read_gbps,blocks,blocks_used,"
+          "machine\n";
   if (!options_.csv.empty()) {
     file_.open(options_.csv);
     if (!(file_ << csv_.str() << std::flush)) return system_error("--csv " + options_.csv, errno);
@@ -189,7 +191,9 @@ void Report::write(const Row& row) {
   std::string text;
   for (const auto& [name, value] : json.items())
     if (!name.starts_with("ratio"))
-      text += fmt::format("{},", value.is_string() ? value.get<std::string>() : value.dump());
+      text += fmt::format("{},", value.is_string() ? value.get<std::string>()
+                                 : value.is_null() ? ""
+                                                   : value.dump());
   text += fmt::format("\"{}\"\n", machine_);
   csv_ << text;
   if (file_.is_open()) file_ << text << std::flush;

@@ -22,6 +22,7 @@ struct Row {
   uint64_t bytes = 0;
   uint32_t ranks = 1;
   Statistics us;
+  std::optional<double> cpu_us;  // of a call, on a rank: the means
   uint64_t calls = 0;
   uint64_t errors = 0;
   uint32_t blocks = 0;       // measured

@@ -65,6 +65,8 @@ class Endpoint {
 
   // A refused send (-FI_EAGAIN) means that there is no connection, not that there is no room.
   bool refuses_only_unconnected() const { return provider_.name == "net" || provider_.name == "tcp"; }
+  // What no receive is posted for waits in the socket; it is not copied meanwhile.
+  bool waits_for_receives() const { return provider_.name == "net" || provider_.name == "tcp"; }
   // Closing with operations outstanding crashes.
   bool must_be_idle_to_close() const { return provider_.name.ends_with(";ofi_rxm"); }
 

@@ -257,7 +257,10 @@ void FabricTransport::read_completions(Rail& rail, PacketSink& sink, int* events
 }
 
 void FabricTransport::on_completion(Slot& slot, size_t bytes, PacketSink& sink) {
-  if (slot.use == Slot::Use::kReceive) return on_message(slot, bytes, sink);
+  if (slot.use == Slot::Use::kReceive) {
+    slot.rail->received();
+    return on_message(slot, bytes, sink);
+  }
   if (slot.use == Slot::Use::kCredit) slot.link->credit_in_flight = false;
   slot.rail->ended(slot);
 }
@@ -267,6 +270,7 @@ void FabricTransport::on_failed_completion(Rail& rail) {
   if (!failure.slot) return drop(failure.text);
   Slot& slot = *failure.slot;
   if (slot.use == Slot::Use::kReceive) {
+    rail.received();
     drop(failure.text);
     return repost(slot);
   }

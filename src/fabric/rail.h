@@ -21,11 +21,12 @@ class Rail {
   Endpoint& endpoint() { return *endpoint_; }
   const Endpoint& endpoint() const { return *endpoint_; }
 
-  // Buffers for `links` links; the receives are posted.
+  // Buffers for `links` links; receives are posted.
   Status reserve(size_t links);
-  // Posts a receive again.
+  // A receive has ended: its buffer is the caller's until it is posted again.
+  void received() { receives_.ended(); }
   Status repost(Slot& slot) { return receives_.repost(slot); }
-  // Posts what the provider had no room for.
+  // Posts what could not be, so far.
   Status post() { return receives_.post(); }
 
   // A free packet's buffer, or null.

@@ -2,7 +2,8 @@
 
 namespace floe::fabric {
 
-Status Receives::reserve(size_t count) {
+Status Receives::reserve(size_t count, size_t most_posted) {
+  most_posted_ = most_posted;
   FLOE_TRY(buffers_.reserve(count));
   while (Slot* const slot = buffers_.take()) unposted_.push_back(slot);
   return post();
@@ -14,11 +15,12 @@ Status Receives::repost(Slot& slot) {
 }
 
 Status Receives::post() {
-  while (!unposted_.empty()) {
+  while (!unposted_.empty() && posted_ < most_posted_) {
     const ssize_t code = endpoint_.receive(*unposted_.back(), buffers_.slot_bytes());
     if (code == -FI_EAGAIN) return {};
     if (code != 0) return endpoint_.failed("fi_recv", static_cast<int>(code));
     unposted_.pop_back();
+    ++posted_;
   }
   return {};
 }

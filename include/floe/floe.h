@@ -520,8 +520,8 @@ FLOE_API floe_status_t floe_scatter_v(floe_comm_t *comm, const void *send, const
 
 /* ---- Point to point -----------------------------------------------------------------------
  * A message from one rank to another carries a 64-bit tag, any number. Messages of one sender, receiver and
- * tag are received in the order sent. Types give sizes only: a message is bytes. `req`, threads and statuses
- * as for collectives. */
+ * tag are received in the order sent, and their sends and receives complete in that order. Types give sizes
+ * only: a message is bytes. `req`, threads and statuses as for collectives. */
 
 /* Sends `count` elements. Completes when `buffer` may be reused, which may be before the message is
  * received. `dest` may not be this rank. */

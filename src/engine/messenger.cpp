@@ -7,6 +7,11 @@
 #include "engine/operation.h"
 
 namespace floe {
+namespace {
+
+bool is_callers(const Transfer& transfer) { return transfer.descriptor.lane == 0; }
+
+}  // namespace
 
 void TransferOwner::on_message(Transfer& receive, std::span<const std::byte> payload) {
   if (!payload.empty()) std::memcpy(receive.data, payload.data(), payload.size());
@@ -79,7 +84,7 @@ int Messenger::pump_lane(uint32_t peer, Lane& lane) {
   while (!lane.messages.empty() && packets < kPacketsPerTurn) {
     Transfer* const send = lane.messages.front();
     const bool eager = is_eager(peer, lane, *send);
-    if (!(eager ? send_eagerly(peer, lane, *send) : announce(peer, *send))) return packets;
+    if (!(eager ? send_eagerly(peer, lane, *send) : announce(peer, lane, *send))) return packets;
     ++packets;
     if (eager && send->moved < send->bytes) continue;
     lane.messages.pop_front();  // first: the owner may post another send from on_transfer
@@ -89,12 +94,17 @@ int Messenger::pump_lane(uint32_t peer, Lane& lane) {
     Transfer* const send = lane.streams.front();
     if (!stream_packet(peer, *send)) return packets;
     ++packets;
-    if (send->moved == send->bytes) {
-      lane.streams.pop_front();
-      send->owner->on_transfer(*send);
-    }
+    if (send->moved == send->bytes) end_stream(lane);
   }
   return packets;
+}
+
+void Messenger::end_stream(Lane& lane) {
+  Transfer& send = *lane.streams.front();
+  lane.streams.pop_front();
+  const auto same_tag = lane.announced.find(send.tag);
+  if (is_callers(send) && --same_tag->second == 0) lane.announced.erase(same_tag);
+  send.owner->on_transfer(send);
 }
 
 PacketHeader Messenger::first_packet(PacketKind kind, const Transfer& send) const {
@@ -107,6 +117,8 @@ PacketHeader Messenger::first_packet(PacketKind kind, const Transfer& send) cons
 
 bool Messenger::is_eager(uint32_t peer, const Lane& lane, const Transfer& send) const {
   if (send.moved != 0) return true;  // it has begun to be
+  // A collective's tags are all different.
+  if (is_callers(send) && lane.announced.contains(send.tag)) return false;
   const Transport& transport = *routes_[peer].transport;
   return (send.bytes <= transport.max_payload() || transport.queues()) &&
          send.bytes <= kEagerWindow - lane.eager_out;
@@ -127,13 +139,14 @@ bool Messenger::send_at_once(Transfer& send) {
          is_eager(send.peer, lane, send) && send_eagerly(send.peer, lane, send);
 }
 
-bool Messenger::announce(uint32_t peer, Transfer& send) {
+bool Messenger::announce(uint32_t peer, Lane& lane, Transfer& send) {
   const Route& route = routes_[peer];
   PacketHeader h = first_packet(PacketKind::kAnnounce, send);
   h.id = next_id_;
   if (!route.transport->try_send(route.peer, h, {})) return false;
   send.id = next_id_++;
   announced_.emplace(send.id, &send);
+  if (is_callers(send)) ++lane.announced[send.tag];
   return true;
 }
 
@@ -257,7 +270,7 @@ void Messenger::on_data(const PacketHeader& h, std::span<const std::byte> payloa
 
 // Returns whether that was the last one.
 bool Messenger::take_part(Transfer& receive, const PacketHeader& h, std::span<const std::byte> payload) {
-  if (receive.peer != h.source || h.offset != receive.moved || payload.empty() ||
+  if (receive.peer != h.source || h.offset != receive.moved || payload.empty() != (receive.bytes == 0) ||
       payload.size() > receive.bytes - receive.moved) {
     bad_packet(h, "data that does not continue its message");
     return false;
@@ -304,6 +317,7 @@ void Messenger::clear() {
   for (Lane& lane : lanes_) {
     lane.messages.clear();
     lane.streams.clear();
+    lane.announced.clear();
     lane.arriving = nullptr;
     lane.arriving_kept = nullptr;
   }

@@ -6,6 +6,9 @@
 // What fits into one packet is eager. So is, where packets queue on a link (Transport::queues()), what fits
 // into the window: the answer to an announcement would come behind all that the receiver is sending.
 //
+// Messages with one tag to one rank end in the order in which they were sent: none is eager while one before
+// it is announced. Others may overtake.
+//
 // Memory is bounded: a sender has at most kEagerWindow bytes of eager messages at a receiver that have not
 // been taken (kConsumed gives them back); beyond that it announces, and the data waits at the sender.
 #pragma once
@@ -100,11 +103,12 @@ class Messenger {
   };
   struct Lane {
     std::deque<Control> control;
-    std::deque<Transfer*> messages;  // sends, in the order they were posted
-    std::deque<Transfer*> streams;   // long sends whose receiver is ready
-    uint64_t eager_out = 0;          // bytes not known to be consumed
-    uint64_t eager_in = 0;           // bytes that have come, or begun to, and are not reported as consumed
-    uint64_t consumed = 0;           // bytes to report
+    std::deque<Transfer*> messages;                    // sends, in the order they were posted
+    std::deque<Transfer*> streams;                     // long sends whose receiver is ready
+    std::unordered_map<uint64_t, uint32_t> announced;  // by tag: the caller's sends that have not ended
+    uint64_t eager_out = 0;                            // bytes not known to be consumed
+    uint64_t eager_in = 0;  // bytes that have come, or begun to, and are not reported as consumed
+    uint64_t consumed = 0;  // bytes to report
     // The eager message that has come in part: its receive, or where it is kept until there is one.
     Transfer* arriving = nullptr;
     Unexpected* arriving_kept = nullptr;
@@ -116,7 +120,8 @@ class Messenger {
   PacketHeader first_packet(PacketKind kind, const Transfer& send) const;
   bool is_eager(uint32_t peer, const Lane& lane, const Transfer& send) const;
   bool send_eagerly(uint32_t peer, Lane& lane, Transfer& send);
-  bool announce(uint32_t peer, Transfer& send);
+  bool announce(uint32_t peer, Lane& lane, Transfer& send);
+  static void end_stream(Lane& lane);
   bool stream_packet(uint32_t peer, Transfer& send);
   bool send_part(uint32_t peer, PacketHeader header, Transfer& send);
   void deliver(Transfer& receive, const PacketHeader& header, std::span<const std::byte> payload);

@@ -77,8 +77,9 @@ uint32_t Agreement::who_gave_up() const {
     if (theirs.stage == Board::kAccept && theirs.proposal.ranks.has(self_)) return self_;
   for (uint32_t rank = 0; rank < size(); ++rank) {
     const Board& theirs = boards_[rank];
-    if (rank != self_ && theirs.presence == Board::kGaveUp && theirs.calls > old_calls_[rank] &&
-        !theirs.absent.has(self_))
+    // Where deadlines pass together this rank may be in its next call when it hears that another's has ended.
+    const bool in_this_call = theirs.calls > old_calls_[rank] && theirs.calls >= board().calls;
+    if (rank != self_ && theirs.presence == Board::kGaveUp && in_this_call && !theirs.absent.has(self_))
       return rank;
   }
   return self_;

@@ -173,6 +173,23 @@ TEST(Agreement, NamesWhoIsMissingAndWaits) {
   for (uint32_t rank = 0; rank < 3; ++rank) EXPECT_TRUE(decision->ranks.has(rank));
 }
 
+TEST(Agreement, WhoGivesUpAnEarlierCallLateDoesNotEndThisOne) {
+  Network net({0, 1, 2}, 3);
+  net[0].enter();
+  net[1].enter();
+  for (int turn = 0; turn < 1000; ++turn) net.turn(true);
+  net[1].give_up();
+  net[1].enter();
+  net[0].give_up();
+  for (int turn = 0; turn < 1000; ++turn) net.turn(true);
+  EXPECT_EQ(1u, net[1].who_gave_up());
+  for (const uint32_t rank : {0u, 2u}) net[rank].enter();
+  for (int turn = 0; turn < 3000; ++turn) net.turn(true);
+  const auto decision = common_decision(net);
+  ASSERT_TRUE(decision.has_value());
+  for (uint32_t rank = 0; rank < 3; ++rank) EXPECT_TRUE(decision->ranks.has(rank));
+}
+
 TEST(Agreement, HalfOfTheHostsIsEnoughWithRankZerosOnly) {
   for (const bool first_half : {true, false}) {
     Network net({0, 0, 2, 2}, 5);

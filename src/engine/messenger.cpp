@@ -275,7 +275,7 @@ bool Messenger::take_part(Transfer& receive, const PacketHeader& h, std::span<co
     bad_packet(h, "data that does not continue its message");
     return false;
   }
-  std::memcpy(receive.data + receive.moved, payload.data(), payload.size());
+  if (!payload.empty()) std::memcpy(receive.data + receive.moved, payload.data(), payload.size());
   receive.moved += payload.size();
   return receive.moved == receive.bytes;
 }

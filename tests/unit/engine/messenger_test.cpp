@@ -1,88 +1,15 @@
-// Two messengers joined by a transport of this test: what packets they exchange, and what they refuse.
-#include "engine/messenger.h"
-
+// What packets two messengers exchange, and what they refuse.
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
-#include <array>
-#include <deque>
 #include <numeric>
 
 #include "engine/operation.h"
+#include "messenger_fixture.h"
 
 namespace floe {
 namespace {
 
 using testing::HasSubstr;
-
-constexpr size_t kMaxPayload = 1000, kWindow = 4 << 20;
-
-// Keeps what is sent until it is handed over; takes at most `room` packets.
-struct Wire final : Transport {
-  std::deque<std::pair<PacketHeader, std::vector<std::byte>>> packets;
-  size_t room = 1000, most = kMaxPayload;
-  bool link = false;  // is one where packets queue
-
-  std::string_view name() const override { return "wire"; }
-  size_t max_payload() const override { return most; }
-  bool queues() const override { return link; }
-  bool try_send(PeerId, const PacketHeader& header, std::span<const std::byte> payload) override {
-    if (packets.size() >= room) return false;
-    packets.emplace_back(header, std::vector<std::byte>(payload.begin(), payload.end()));
-    return true;
-  }
-  int progress(PacketSink&) override { return 0; }
-};
-
-struct Done final : TransferOwner {
-  int count = 0;
-  void on_transfer(Transfer&) override { ++count; }
-};
-
-class MessengerTest : public testing::Test {
- protected:
-  // Moves packets both ways until nothing moves.
-  void settle() {
-    bool moved = true;
-    while (moved) {
-      moved = a.pump() + b.pump() != 0;
-      moved |= hand_over(from_a, b) | hand_over(from_b, a);
-    }
-  }
-  static bool hand_over(Wire& wire, Messenger& to) {
-    const bool any = !wire.packets.empty();
-    while (!wire.packets.empty()) {
-      const auto [header, payload] = std::move(wire.packets.front());
-      wire.packets.pop_front();
-      to.on_packet(header, payload);
-    }
-    return any;
-  }
-  Transfer send_to(uint32_t peer, std::vector<std::byte>& data, uint64_t tag) {
-    Transfer t;
-    t.data = data.data();
-    t.bytes = data.size();
-    t.peer = peer;
-    t.tag = tag;
-    t.owner = &sent;
-    return t;
-  }
-  Transfer receive_from(uint32_t peer, std::vector<std::byte>& data, uint64_t tag) {
-    Transfer t = send_to(peer, data, tag);
-    t.owner = &received;
-    return t;
-  }
-  static std::vector<std::byte> pattern(size_t bytes) {
-    std::vector<std::byte> data(bytes);
-    for (size_t i = 0; i < bytes; ++i) data[i] = static_cast<std::byte>(i * 31 + i / 256);
-    return data;
-  }
-
-  Wire from_a, from_b;
-  Messenger a{1, 0, {{}, {&from_a, 0}}};
-  Messenger b{1, 1, {{&from_b, 0}, {}}};
-  Done sent, received;
-};
 
 TEST_F(MessengerTest, CarriesAllSizesWhicheverSideIsFirst) {
   for (const size_t bytes :
@@ -182,52 +109,6 @@ TEST_F(MessengerTest, ForgetsAMessageOfWhichAPartHasCome) {
 }
 
 // TCP cuts a larger one in two: see coll/chunks.h.
-// Gloo tells messages of one tag apart by the order in which they end, on both sides.
-TEST_F(MessengerTest, MessagesOfATagEndInTheOrderInWhichTheyWereSent) {
-  struct Order final : TransferOwner {
-    std::vector<const Transfer*> ended;
-    void on_transfer(Transfer& transfer) override { ended.push_back(&transfer); }
-  };
-  constexpr size_t kMessages = 6;
-  // Each is announced, or would be eager: too long for the window, one packet, several, none, what is left of
-  // the window.
-  const std::array<size_t, kMessages> sizes = {kWindow + 1, 8, 3 * kMaxPayload, 0, kWindow - kMaxPayload, 1};
-  for (const bool link : {false, true}) {
-    from_a.link = link;
-    Order sends, receives;
-    std::vector<std::vector<std::byte>> data, buffers;
-    std::vector<Transfer> out, in;
-    for (const size_t bytes : sizes) {
-      data.push_back(pattern(bytes));
-      buffers.emplace_back(bytes);
-    }
-    for (size_t i = 0; i < kMessages; ++i) {
-      out.push_back(send_to(1, data[i], 5));
-      in.push_back(receive_from(0, buffers[i], 5));
-      out[i].owner = &sends;
-      in[i].owner = &receives;
-    }
-    std::vector<std::byte> other(8);
-    Transfer overtaking = send_to(1, other, 6), overtaken = receive_from(0, other, 6);
-    for (Transfer& receive : in) b.receive(receive);
-    b.receive(overtaken);
-    for (Transfer& send : out) a.send(send);
-    a.send(overtaking);
-    hand_over(from_a, b);
-    EXPECT_EQ(received.count, link ? 2 : 1);
-    EXPECT_TRUE(receives.ended.empty());
-    settle();
-    ASSERT_EQ(sends.ended.size(), kMessages);
-    ASSERT_EQ(receives.ended.size(), kMessages);
-    for (size_t i = 0; i < kMessages; ++i) {
-      EXPECT_EQ(sends.ended[i], &out[i]) << i;
-      EXPECT_EQ(receives.ended[i], &in[i]) << i;
-    }
-    EXPECT_EQ(buffers, data);
-    EXPECT_TRUE(a.problem().ok() && b.problem().ok());
-  }
-}
-
 TEST_F(MessengerTest, LongMessagesGoInPacketsOfOneFrame) {
   from_a.most = from_b.most = 64 << 10;
   auto data = pattern(1'000'000);

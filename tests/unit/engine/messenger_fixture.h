@@ -1,0 +1,86 @@
+// Two messengers joined by a transport of the tests.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <deque>
+#include <span>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "engine/messenger.h"
+
+namespace floe {
+
+inline constexpr size_t kMaxPayload = 1000, kWindow = 4 << 20;
+
+// Keeps what is sent until it is handed over; takes at most `room` packets.
+struct Wire final : Transport {
+  std::deque<std::pair<PacketHeader, std::vector<std::byte>>> packets;
+  size_t room = 1000, most = kMaxPayload;
+  bool link = false;  // is one where packets queue
+
+  std::string_view name() const override { return "wire"; }
+  size_t max_payload() const override { return most; }
+  bool queues() const override { return link; }
+  bool try_send(PeerId, const PacketHeader& header, std::span<const std::byte> payload) override {
+    if (packets.size() >= room) return false;
+    packets.emplace_back(header, std::vector<std::byte>(payload.begin(), payload.end()));
+    return true;
+  }
+  int progress(PacketSink&) override { return 0; }
+};
+
+struct Done final : TransferOwner {
+  int count = 0;
+  void on_transfer(Transfer&) override { ++count; }
+};
+
+class MessengerTest : public testing::Test {
+ protected:
+  // Moves packets both ways until nothing moves.
+  void settle() {
+    bool moved = true;
+    while (moved) {
+      moved = a.pump() + b.pump() != 0;
+      moved |= hand_over(from_a, b) | hand_over(from_b, a);
+    }
+  }
+  static bool hand_over(Wire& wire, Messenger& to) {
+    const bool any = !wire.packets.empty();
+    while (!wire.packets.empty()) {
+      const auto [header, payload] = std::move(wire.packets.front());
+      wire.packets.pop_front();
+      to.on_packet(header, payload);
+    }
+    return any;
+  }
+  Transfer send_to(uint32_t peer, std::vector<std::byte>& data, uint64_t tag) {
+    Transfer t;
+    t.data = data.data();
+    t.bytes = data.size();
+    t.peer = peer;
+    t.tag = tag;
+    t.owner = &sent;
+    return t;
+  }
+  Transfer receive_from(uint32_t peer, std::vector<std::byte>& data, uint64_t tag) {
+    Transfer t = send_to(peer, data, tag);
+    t.owner = &received;
+    return t;
+  }
+  static std::vector<std::byte> pattern(size_t bytes) {
+    std::vector<std::byte> data(bytes);
+    for (size_t i = 0; i < bytes; ++i) data[i] = static_cast<std::byte>(i * 31 + i / 256);
+    return data;
+  }
+
+  Wire from_a, from_b;
+  Messenger a{1, 0, {{}, {&from_a, 0}}};
+  Messenger b{1, 1, {{&from_b, 0}, {}}};
+  Done sent, received;
+};
+
+}  // namespace floe

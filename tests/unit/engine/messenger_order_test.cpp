@@ -1,0 +1,56 @@
+// In which order messages end.
+#include <array>
+
+#include "messenger_fixture.h"
+
+namespace floe {
+namespace {
+
+// Gloo tells messages of one tag apart by the order in which they end, on both sides.
+TEST_F(MessengerTest, MessagesOfATagEndInTheOrderInWhichTheyWereSent) {
+  struct Order final : TransferOwner {
+    std::vector<const Transfer*> ended;
+    void on_transfer(Transfer& transfer) override { ended.push_back(&transfer); }
+  };
+  constexpr size_t kMessages = 6;
+  // Each is announced, or would be eager: too long for the window, one packet, several, none, what is left of
+  // the window.
+  const std::array<size_t, kMessages> sizes = {kWindow + 1, 8, 3 * kMaxPayload, 0, kWindow - kMaxPayload, 1};
+  for (const bool link : {false, true}) {
+    from_a.link = link;
+    Order sends, receives;
+    std::vector<std::vector<std::byte>> data, buffers;
+    std::vector<Transfer> out, in;
+    for (const size_t bytes : sizes) {
+      data.push_back(pattern(bytes));
+      buffers.emplace_back(bytes);
+    }
+    for (size_t i = 0; i < kMessages; ++i) {
+      out.push_back(send_to(1, data[i], 5));
+      in.push_back(receive_from(0, buffers[i], 5));
+      out[i].owner = &sends;
+      in[i].owner = &receives;
+    }
+    std::vector<std::byte> other(8);
+    Transfer overtaking = send_to(1, other, 6), overtaken = receive_from(0, other, 6);
+    for (Transfer& receive : in) b.receive(receive);
+    b.receive(overtaken);
+    for (Transfer& send : out) a.send(send);
+    a.send(overtaking);
+    hand_over(from_a, b);
+    EXPECT_EQ(received.count, link ? 2 : 1);
+    EXPECT_TRUE(receives.ended.empty());
+    settle();
+    ASSERT_EQ(sends.ended.size(), kMessages);
+    ASSERT_EQ(receives.ended.size(), kMessages);
+    for (size_t i = 0; i < kMessages; ++i) {
+      EXPECT_EQ(sends.ended[i], &out[i]) << i;
+      EXPECT_EQ(receives.ended[i], &in[i]) << i;
+    }
+    EXPECT_EQ(buffers, data);
+    EXPECT_TRUE(a.problem().ok() && b.problem().ok());
+  }
+}
+
+}  // namespace
+}  // namespace floe

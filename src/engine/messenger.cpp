@@ -102,8 +102,10 @@ int Messenger::pump_lane(uint32_t peer, Lane& lane) {
 void Messenger::end_stream(Lane& lane) {
   Transfer& send = *lane.streams.front();
   lane.streams.pop_front();
-  const auto same_tag = lane.announced.find(send.tag);
-  if (is_callers(send) && --same_tag->second == 0) lane.announced.erase(same_tag);
+  if (is_callers(send)) {
+    const auto same_tag = lane.announced.find(send.tag);
+    if (--same_tag->second == 0) lane.announced.erase(same_tag);
+  }
   send.owner->on_transfer(send);
 }
 

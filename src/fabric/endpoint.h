@@ -64,14 +64,15 @@ class Endpoint {
   bool prepare_wait();
 
   // A refused send (-FI_EAGAIN) means that there is no connection, not that there is no room.
-  bool refuses_only_unconnected() const { return provider_.name == "net" || provider_.name == "tcp"; }
+  bool refuses_only_unconnected() const { return is_sockets(); }
   // What no receive is posted for waits in the socket; it is not copied meanwhile.
-  bool waits_for_receives() const { return provider_.name == "net" || provider_.name == "tcp"; }
+  bool waits_for_receives() const { return is_sockets(); }
   // Closing with operations outstanding crashes.
   bool must_be_idle_to_close() const { return provider_.name.ends_with(";ofi_rxm"); }
 
  private:
   Endpoint(const Libfabric& lib, Provider provider) : lib_(lib), provider_(std::move(provider)) {}
+  bool is_sockets() const { return provider_.name == "net" || provider_.name == "tcp"; }
   Status open_objects();
   bool set_port(uint16_t port);
   Status open_queue();

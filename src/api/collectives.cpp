@@ -16,7 +16,7 @@ Status receive(Communicator& comm, void* buffer, uint64_t count, floe_type_t typ
   FLOE_TRY(check_count(count, type));
   FLOE_TRY(check_buffer(buffer, count, "buffer"));
   for (const uint32_t source : sources) FLOE_TRY(check_peer(source, comm, "source"));
-  return conclude(comm, comm.receive(buffer, count * type_size(type), sources, tag), req);
+  return conclude(comm, comm.receive(buffer, count * type_size(type), sources, tag, !req), req);
 }
 
 // Whether nothing is wrong with the buffers of a collective that has the same count of both.

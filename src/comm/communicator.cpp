@@ -287,18 +287,21 @@ Communicator::Started Communicator::send(const void* buffer, uint64_t bytes, uin
   descriptor.count = bytes;
   transfer.descriptor = descriptor;
   const std::lock_guard guard(engine_->lock());
-  if (wait && group_.send_at_once(transfer)) {
-    FLOE_TRY(count(descriptor, {}));
-    return std::shared_ptr<Operation>();
-  }
+  const bool sent = group_.send_at_once(transfer);
+  if (sent) FLOE_TRY(count(descriptor, {}));
+  if (sent && wait) return std::shared_ptr<Operation>();
   auto operation = std::make_shared<MessageOperation>(descriptor, std::move(transfer));
+  if (sent) {
+    operation->finish_sent();
+    return std::shared_ptr<Operation>(std::move(operation));
+  }
   FLOE_TRY(count(descriptor, group_.start(operation)));
   engine_->started(group_);
   return std::shared_ptr<Operation>(std::move(operation));
 }
 
 Communicator::Started Communicator::receive(void* buffer, uint64_t bytes, std::span<const uint32_t> sources,
-                                            uint64_t tag) {
+                                            uint64_t tag, bool wait) {
   Transfer transfer;
   transfer.data = static_cast<std::byte*>(buffer);
   transfer.bytes = bytes;
@@ -312,9 +315,15 @@ Communicator::Started Communicator::receive(void* buffer, uint64_t bytes, std::s
   descriptor.type = FLOE_UINT8;
   descriptor.count = bytes;
   transfer.descriptor = descriptor;
-  auto operation = std::make_shared<MessageOperation>(descriptor, std::move(transfer));
   const std::lock_guard guard(engine_->lock());
-  FLOE_TRY(count(descriptor, group_.start(operation)));
+  std::shared_ptr<MessageOperation> operation;
+  if (wait) {
+    FLOE_TRY(count(descriptor, group_.receive(std::move(transfer), &operation)));
+    if (!operation) return std::shared_ptr<Operation>();
+  } else {
+    operation = std::make_shared<MessageOperation>(descriptor, std::move(transfer));
+    FLOE_TRY(count(descriptor, group_.start(operation)));
+  }
   engine_->started(group_);
   return std::shared_ptr<Operation>(std::move(operation));
 }

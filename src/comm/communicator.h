@@ -103,7 +103,7 @@ class Communicator {
 
   Started send(const void* buffer, uint64_t bytes, uint32_t dest, uint64_t tag, bool wait);
   // From the rank in `sources`, or any of them.
-  Started receive(void* buffer, uint64_t bytes, std::span<const uint32_t> sources, uint64_t tag);
+  Started receive(void* buffer, uint64_t bytes, std::span<const uint32_t> sources, uint64_t tag, bool wait);
 
  private:
   Communicator(std::shared_ptr<Engine> engine, GroupConfig group)

@@ -1,12 +1,20 @@
 #include "engine/group.h"
 
 #include <algorithm>
+#include <new>
 
 #include "base/log.h"
 #include "base/pause.h"
 
 namespace floe {
 namespace {
+
+// Long enough for a peer that is some cache misses behind, short enough to hold the engine's lock for. Where
+// ranks share a CPU the peer may need this very one.
+constexpr int kPolls = 400;
+// Looking for sleepers has a fence in it, which waits until what was published has left this core. A peer
+// that published before it slept is found without: the look comes last then.
+constexpr int kPollsBeforeWaking = 16;
 
 std::vector<Messenger::Route> routes(const std::vector<Member>& members) {
   std::vector<Messenger::Route> result;
@@ -64,12 +72,6 @@ std::shared_ptr<Collective> Group::continue_small(Descriptor descriptor, SmallEx
 
 template <class Protocol>
 bool Group::run_at_once(Protocol& op) {
-  // Long enough for a peer that is some cache misses behind, short enough to hold the engine's lock for.
-  // Where ranks share a CPU the peer may need this very one.
-  constexpr int kPolls = 400;
-  // Looking for sleepers has a fence in it, which waits until what was published has left this core. A peer
-  // that published before it slept is found without: the look comes last then.
-  constexpr int kPollsBeforeWaking = 16;
   const int polls = config_.oversubscribed ? 1 : kPolls;
   for (int turn = 0; turn < polls; ++turn) {
     const Poll poll = op.poll();
@@ -93,17 +95,50 @@ bool Group::may_run_at_once() {
 
 Status Group::start(std::shared_ptr<MessageOperation> message) {
   FLOE_TRY(refusal(message->descriptor()));
-  message->started(++message_sequence_, config_.name, config_.timeout_ms);
-  Transfer& transfer = message->transfer();
   const bool is_send = static_cast<Kind>(message->descriptor().kind) == Kind::kSend;
-  message->started_at(messages_.size(), ended_messages_);
-  messages_.push_back(std::move(message));
+  Transfer& transfer = take_up(std::move(message));
   if (is_send)
     messenger_.send(transfer);
   else
     messenger_.receive(transfer);
   reap_messages();
   return {};
+}
+
+Transfer& Group::take_up(std::shared_ptr<MessageOperation> message) {
+  message->started(++message_sequence_, config_.name, config_.timeout_ms);
+  message->started_at(messages_.size(), ended_messages_);
+  return messages_.emplace_back(std::move(message))->transfer();
+}
+
+Status Group::receive(Transfer receive, std::shared_ptr<MessageOperation>* late) {
+  const auto operation = [&] { return std::make_shared<MessageOperation>(receive.descriptor, receive); };
+  check_alarm();
+  if (!fault_.ok() || peer_fault_ || busy() || !config_.shm) return start(*late = operation());
+  struct : TransferOwner {
+    void on_transfer(Transfer&) override { ended = true; }
+    bool ended = false;
+  } owner;
+  receive.owner = &owner;
+  try {
+    messenger_.receive(receive);
+    const int polls = config_.oversubscribed ? 1 : kPolls;
+    for (int turn = 0; !owner.ended && turn < polls; ++turn)
+      if (config_.shm->progress(*this) == 0 && turn > kPollsBeforeWaking) pause_cpu();
+    if (owner.ended) {
+      ++message_sequence_;
+      ++completed_;
+      wake_peers();
+      return {};
+    }
+    if (!fault_.ok()) return refusal(receive.descriptor);
+    *late = operation();
+    messenger_.move(receive, take_up(*late));
+    return {};
+  } catch (const std::bad_alloc&) {
+    out_of_memory();  // here: until then `receive` may be written to
+    throw;
+  }
 }
 
 bool Group::send_at_once(Transfer& send) {

@@ -90,6 +90,8 @@ class Group final : public PacketSink {
   // For a caller that would wait: sends a message that goes into one packet, if there is room for it now;
   // false: start() it.
   bool send_at_once(Transfer& send);
+  // The same for a message that a peer is about to send. *late is the operation, started, if it was not.
+  Status receive(Transfer receive, std::shared_ptr<MessageOperation>* late);
 
   bool busy() const { return !collectives_.empty() || !messages_.empty(); }
   // Operations that ended well, and with an error.
@@ -160,6 +162,7 @@ class Group final : public PacketSink {
   bool run_at_once(Protocol& op);
   void remember(Descriptor descriptor);
   void enqueue(std::shared_ptr<Collective> collective);
+  Transfer& take_up(std::shared_ptr<MessageOperation> message);
   void check_members();
   void set_left(Member& member);
   void set_dead(Member& member, std::string how, bool certain);

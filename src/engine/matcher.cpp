@@ -104,6 +104,22 @@ std::optional<Unexpected> Matcher::post(Transfer& receive) {
   return std::nullopt;
 }
 
+bool Matcher::move(const Transfer& posted, Transfer& to) {
+  if (!posted.sources.empty()) {
+    const auto any = std::find(posted_any_.begin(), posted_any_.end(), &posted);
+    if (any != posted_any_.end()) *any = &to;
+    return any != posted_any_.end();
+  }
+  Bucket& chain = bucket(key_of(posted));
+  Transfer *before = nullptr, *at = chain.first;
+  for (; at && at != &posted; at = at->next) before = at;
+  if (!at) return false;
+  (before ? before->next : chain.first) = &to;
+  if (chain.last == at) chain.last = &to;
+  to.next = posted.next;
+  return true;
+}
+
 void Matcher::clear() {
   buckets_ = std::vector<Bucket>(kFirstBuckets);
   entries_ = 0;

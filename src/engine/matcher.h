@@ -39,6 +39,8 @@ class Matcher {
   Unexpected* keep(Unexpected message);
   // The oldest kept message that `receive` takes, removed; otherwise the receive is posted.
   std::optional<Unexpected> post(Transfer& receive);
+  // `to`, a copy, takes the place of a posted receive; false: it is not posted.
+  bool move(const Transfer& posted, Transfer& to);
   void clear();
 
  private:

@@ -38,6 +38,12 @@ class MessageOperation final : public Operation, private TransferOwner {
     place_ = place;
     list_ = &ended;
   }
+  // Instead: it was sent at once.
+  void finish_sent() {
+    source = transfer_.peer;
+    bytes = transfer_.bytes;
+    finish(Status());
+  }
   void move_to(size_t place) { place_ = place; }
   size_t place() const { return place_; }
 

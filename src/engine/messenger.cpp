@@ -56,6 +56,14 @@ void Messenger::receive(Transfer& transfer) {
   deliver(transfer, h, message->payload);
 }
 
+void Messenger::move(Transfer& from, Transfer& to) {
+  if (matcher_.move(from, to)) return;
+  if (Lane& lane = lanes_[from.peer]; lane.arriving == &from)
+    lane.arriving = &to;
+  else if (const auto found = receiving_.find(from.id); found != receiving_.end())
+    found->second = &to;
+}
+
 void Messenger::control(uint32_t peer, const PacketHeader& from, std::vector<std::byte> payload) {
   PacketHeader h = from;
   h.source = rank_;

@@ -70,6 +70,8 @@ class Messenger {
   // The whole of a message that fits into one packet, if nothing is before it; false: nothing was done.
   bool send_at_once(Transfer& transfer);
   void receive(Transfer& transfer);
+  // A receive that has not ended goes on in `to`, which is a copy of it but for its owner.
+  void move(Transfer& from, Transfer& to);
   // A packet without payload of ours or the group's; goes before all messages.
   void control(uint32_t peer, const PacketHeader& header, std::vector<std::byte> payload = {});
 

@@ -3,6 +3,7 @@
 #include <memory>
 #include <numeric>
 #include <random>
+#include <thread>
 
 #include "exercise.h"
 
@@ -146,6 +147,28 @@ TEST(Messages, ShortSendsCompleteBeforeTheirReceive) {
     ASSERT_FLOE_OK(send(r, message(1000, r.rank), 1 - r.rank, 1));
     ASSERT_FLOE_OK(recv(r, got, 1 - r.rank, 1));
     EXPECT_TRUE(got == message(1000, 1 - r.rank));
+  });
+}
+
+TEST(Messages, ThatComeLateReachWhoWaitsForThem) {
+  run_ranks(2, [](Rank& r) {
+    for (const size_t bytes : {0, 8, 60'000, 300'000})
+      for (const uint32_t from : {uint32_t{0}, FLOE_ANY_SOURCE}) {
+        if (r.rank == 0) {
+          std::this_thread::sleep_for(std::chrono::milliseconds(2));
+          const auto data = message(bytes, 1);
+          Request request;
+          ASSERT_FLOE_OK(send(r, data, 1, 4, request.out()));
+          ASSERT_FLOE_OK(request.wait());
+          floe_request_info_t info = FLOE_REQUEST_INFO_INIT;
+          ASSERT_FLOE_OK(floe_request_info(request.get(), &info));
+          EXPECT_EQ(bytes, info.bytes);
+          continue;
+        }
+        std::vector<uint8_t> got(bytes);
+        ASSERT_FLOE_OK(recv(r, got, from, 4));
+        EXPECT_TRUE(got == message(bytes, 1)) << bytes;
+      }
   });
 }
 

@@ -6,12 +6,12 @@ namespace {
 constexpr uint64_t kTag = 1;
 
 floe_status_t send_to_next(floe_comm_t* comm, const Call& c) {
-  floe_request_t* received = nullptr;
-  floe_status_t status = floe_recv(comm, c.recv, c.count, c.type, c.previous(), kTag, &received);
+  floe_request_t* sent = nullptr;
+  floe_status_t status = floe_send(comm, c.send, c.count, c.type, c.next(), kTag, &sent);
   if (status != FLOE_OK) return status;
-  status = floe_send(comm, c.send, c.count, c.type, c.next(), kTag, nullptr);
-  const floe_status_t waited = floe_wait(received, FLOE_NO_TIMEOUT);
-  floe_request_free(received);
+  status = floe_recv(comm, c.recv, c.count, c.type, c.previous(), kTag, nullptr);
+  const floe_status_t waited = floe_wait(sent, FLOE_NO_TIMEOUT);
+  floe_request_free(sent);
   return status != FLOE_OK ? status : waited;
 }
 

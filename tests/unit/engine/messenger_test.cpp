@@ -65,6 +65,47 @@ TEST_F(MessengerTest, AReceiveTakesAMessageOfWhichAPartHasCome) {
   EXPECT_EQ(small_buffer, small);
 }
 
+// Who waits for a message does so on its stack, and goes on elsewhere when that takes long.
+TEST_F(MessengerTest, AReceiveGoesOnElsewhereWhereverItStands) {
+  auto data = pattern(5 * kMaxPayload), other = pattern(10);
+  for (const bool parts : {false, true})  // of an eager message, or an announced one
+    for (const size_t packets : {0, 1, 2}) {
+      from_a.link = parts;
+      from_a.room = packets;
+      std::vector<std::byte> buffer(data.size()), other_buffer(10);
+      Transfer send = send_to(1, data, 5), other_send = send_to(1, other, 5);
+      Transfer first = receive_from(0, buffer, 5), after = receive_from(0, other_buffer, 5);
+      b.receive(first);
+      b.receive(after);
+      a.send(send);
+      hand_over(from_a, b);
+      Transfer second = first;
+      b.move(first, second);
+      first = {};
+      from_a.room = 1000;
+      a.send(other_send);
+      settle();
+      EXPECT_EQ(buffer, data) << parts << packets;
+      EXPECT_EQ(other_buffer, other) << parts << packets;
+    }
+  EXPECT_EQ(received.count, 2 * 2 * 3);
+}
+
+TEST_F(MessengerTest, AReceiveFromSeveralGoesOnElsewhere) {
+  auto data = pattern(10);
+  std::vector<std::byte> buffer(10);
+  Transfer send = send_to(1, data, 5), first = receive_from(0, buffer, 5);
+  first.sources = {0, 2};
+  b.receive(first);
+  Transfer second = first;
+  b.move(first, second);
+  first = {};
+  a.send(send);
+  settle();
+  EXPECT_EQ(received.count, 1);
+  EXPECT_EQ(buffer, data);
+}
+
 // More than one window, of messages that each are several packets, to a receiver that takes them late.
 TEST_F(MessengerTest, BoundsWhatAReceiverMustKeepOfLongMessages) {
   from_a.link = true;

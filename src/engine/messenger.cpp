@@ -11,10 +11,20 @@ namespace {
 
 bool is_callers(const Transfer& transfer) { return transfer.descriptor.lane == 0; }
 
+// The C library copies more than some 2 KiB by x86's string instruction, which is slow to begin on lines that
+// another core has just written: messages of 3 to 8 KiB took a quarter longer (Zen 4, glibc 2.36).
+void take_out(std::byte* to, std::span<const std::byte> payload) {
+  constexpr size_t kPiece = 2048, kMostPieces = 8;
+  if (payload.size() < kMostPieces * kPiece)
+    for (; payload.size() > kPiece; payload = payload.subspan(kPiece), to += kPiece)
+      std::memcpy(to, payload.data(), kPiece);
+  if (!payload.empty()) std::memcpy(to, payload.data(), payload.size());
+}
+
 }  // namespace
 
 void TransferOwner::on_message(Transfer& receive, std::span<const std::byte> payload) {
-  if (!payload.empty()) std::memcpy(receive.data, payload.data(), payload.size());
+  take_out(receive.data, payload);
   on_transfer(receive);
 }
 

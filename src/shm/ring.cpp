@@ -34,6 +34,10 @@ bool RingWriter::try_write(const PacketHeader& header, std::span<const std::byte
 int RingReader::drain(PacketSink& sink, int limit) {
   // Acquire: pairs with the release in RingWriter::try_write.
   const uint64_t head = head_->load(std::memory_order_acquire);
+  if (head == read_) return 0;
+  // A small record's two lines come at once, and not the second one when it is copied.
+  __builtin_prefetch(data_ + read_ % capacity_);
+  __builtin_prefetch(data_ + read_ % capacity_ + RingRecord::kAlign);
   int packets = 0;
   while (read_ != head && packets < limit) {
     const size_t at = read_ % capacity_;

@@ -222,6 +222,12 @@ Result<bool> WireUp::all_share(const Status& mine, const std::vector<Card>& card
   return true;
 }
 
+bool WireUp::may_ring_unfenced(const GroupConfig& group) const {
+  return !group.oversubscribed && engine_.bell().fences_all() &&
+         std::all_of(group.members.begin(), group.members.end(),
+                     [](const Member& member) { return !member.bell || member.bell->fences_all(); });
+}
+
 Result<GroupConfig> WireUp::connect() {
   GroupConfig group;
   group.name = config_.name;
@@ -277,6 +283,7 @@ Result<GroupConfig> WireUp::connect() {
                                spread.one_cache, spread.memory_percent};
       group.direct =
           std::make_unique<DirectPath>(segments, self, Choices(*model_, where), std::move(arenas_));
+      group.rings_unfenced = may_ring_unfenced(group);
     }
   }
   if (!group.direct) FLOE_TRY(connect_fabric(cards, one_host, &group));

@@ -51,6 +51,9 @@ class WireUp {
   // each other, as rank 0 sees it: all must choose alike.
   Result<bool> all_share(const Status& mine, const std::vector<Card>& cards, Spread* spread);
   Result<std::vector<Member>> share_memory(const std::vector<Card>& cards);
+  // Whether all ranks, on this host, can have all cores fence. Those that share CPUs sleep often, and a fence
+  // of all cores costs more than their own then.
+  bool may_ring_unfenced(const GroupConfig& group) const;
   Status connect_fabric(const std::vector<Card>& cards, bool one_host, GroupConfig* group);
 
   Engine& engine_;

@@ -134,6 +134,8 @@ void Engine::add(Group& group) {
   apart_ |= std::any_of(group.members().begin(), group.members().end(), is_apart);
   paced_.store(apart_ && worker_.joinable(), std::memory_order_relaxed);
   oversubscribed_ |= group.oversubscribed();
+  // Before any peer publishes in this group, which waits for all ranks to have added it.
+  if (group.rings_unfenced()) rung_unfenced_.store(true, std::memory_order_seq_cst);
   spins_.store(oversubscribed_ || apart_ ? kSpinsOversubscribed : kSpins, std::memory_order_relaxed);
   yields_.store(oversubscribed_ && !apart_ ? Spinner::kFewYields : Spinner::kYields,
                 std::memory_order_relaxed);
@@ -248,7 +250,8 @@ bool Engine::sleep_on_descriptors(Millis limit, Done&& done) {
   int moved = 0;
   {
     // See bell.h: the last look for work comes after the flag is up.
-    bell_.begin_sleep();
+    constexpr Millis kLongestUnheard(1);
+    if (!bell_.begin_sleep(rung_unfenced_)) limit = std::min(limit, kLongestUnheard);
     const AtExit end_sleep([this] {
       bell_.clear();
       bell_.end_sleep();

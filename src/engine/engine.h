@@ -143,8 +143,9 @@ class Engine final : private PacketSink {
   Crowd crowd_;
   std::atomic<bool> paced_{false};  // waits may sleep soon: see Pace; a hint
   Pace pace_;
-  std::atomic<bool> any_busy_{false};  // !busy_.empty(), for the worker
-  std::atomic<uint32_t> waiters_{0};   // threads in wait()
+  std::atomic<bool> any_busy_{false};       // !busy_.empty(), for the worker
+  std::atomic<uint32_t> waiters_{0};        // threads in wait()
+  std::atomic<bool> rung_unfenced_{false};  // by peers of some group: for Bell::begin_sleep
   std::atomic<bool> stopping_{false};
   std::atomic<uint32_t> wake_worker_{0};  // counts reasons to look again
   std::thread worker_;

@@ -12,7 +12,7 @@ namespace {
 // Long enough for a peer that is some cache misses behind, short enough to hold the engine's lock for. Where
 // ranks share a CPU the peer may need this very one.
 constexpr int kPolls = 400;
-// Looking for sleepers has a fence in it, which waits until what was published has left this core. A peer
+// Looking for sleepers may have a fence in it, which waits until what was published has left this core. A peer
 // that published before it slept is found without: the look comes last then.
 constexpr int kPollsBeforeWaking = 16;
 
@@ -230,7 +230,10 @@ void Group::wake_peers() {
   if (!packets && !published_) return;
   published_ = false;
   // Dekker: what was published comes before the look at `sleeping`; pairs with Bell::begin_sleep.
-  std::atomic_thread_fence(std::memory_order_seq_cst);
+  if (config_.rings_unfenced)
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+  else
+    std::atomic_thread_fence(std::memory_order_seq_cst);
   for (const Member& member : config_.members)
     if (member.bell) member.bell->ring_if_sleeping();
 }

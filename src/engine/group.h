@@ -44,6 +44,7 @@ struct GroupConfig {
   uint32_t rank = 0;
   uint64_t timeout_ms = 0;
   bool oversubscribed = false;  // more ranks than CPUs on this host: whoever spins keeps others from running
+  bool rings_unfenced = false;  // the same on all its ranks: see Bell::fences_all()
   std::vector<Member> members;
   std::unique_ptr<ShmTransport> shm;   // if any member's route uses it
   std::unique_ptr<DirectPath> direct;  // if all members share memory
@@ -62,6 +63,7 @@ class Group final : public PacketSink {
   const std::vector<Member>& members() const { return config_.members; }
   const Control* control() const { return config_.control.get(); }
   bool oversubscribed() const { return config_.oversubscribed; }
+  bool rings_unfenced() const { return config_.rings_unfenced; }
   uint64_t timeout_ms() const { return config_.timeout_ms; }
   void set_timeout(uint64_t ms) { config_.timeout_ms = ms; }
 

@@ -1,9 +1,12 @@
 #include "shm/bell.h"
 
 #include <fcntl.h>
+#include <linux/membarrier.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <cerrno>
 
@@ -17,6 +20,8 @@ Result<Bell> Bell::map(UniqueFd page_fd, UniqueFd event) {
   return Bell(std::move(page_fd), std::move(event), static_cast<BellPage*>(memory));
 }
 
+bool Bell::fence_all() { return ::syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0) == 0; }
+
 Result<Bell> Bell::create() {
   UniqueFd page(::memfd_create("floe-bell", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!page.valid()) return system_error("memfd_create for a bell page", errno);
@@ -25,7 +30,12 @@ Result<Bell> Bell::create() {
     return system_error("sealing a bell page", errno);
   UniqueFd event(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!event.valid()) return system_error("eventfd", errno);
-  return map(std::move(page), std::move(event));
+  auto bell = map(std::move(page), std::move(event));
+  // Not before Linux 4.16, nor in a sandbox that forbids it. Registered is the process: once is enough.
+  if (bell.ok() && ::syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0, 0) == 0 &&
+      fence_all())
+    bell->page_->fences_all.store(1, std::memory_order_relaxed);  // before anybody else has the page
+  return bell;
 }
 
 Result<Bell> Bell::attach(UniqueFd page, UniqueFd event) {

@@ -4,7 +4,10 @@
 // Lost wake-ups are excluded by Dekker's pattern:
 //   sleeper: sleeping = 1; fence; look for work once more; epoll_wait; sleeping = 0
 //   waker:   publish;      fence; if (sleeping) write the eventfd
-// Both fences are sequentially consistent, so at least one side sees the other's store.
+// Both fences are sequentially consistent, so at least one side sees the other's store. The waker's, which
+// waits until what was published has left its core, is a good part of what a small operation takes: where all
+// ranks of a host have Linux's membarrier(2), the sleeper has it executed on all cores instead, and wakers
+// only keep the compiler from changing the order.
 #pragma once
 
 #include <atomic>
@@ -21,6 +24,7 @@ namespace floe {
 // a rank that goes to sleep or wakes up.
 struct BellPage {
   alignas(128) std::atomic<uint32_t> sleeping;
+  std::atomic<uint32_t> fences_all;  // whether its owner can have all cores execute a fence; never changes
   // Here as it is a rank's own for all its communicators, as the bell is.
   alignas(128) CpuBoard cpu;
 };
@@ -35,16 +39,24 @@ class Bell {
   Bell(Bell&&) noexcept = default;
   Bell& operator=(Bell&&) noexcept = default;
 
-  // Waker's side, after a sequentially consistent fence that follows the publication.
+  // Whether wakers need no fence, if the owner knows of them when it goes to sleep.
+  bool fences_all() const { return page_->fences_all.load(std::memory_order_relaxed) != 0; }
+
+  // Waker's side, after a fence that follows the publication: a sequentially consistent one, or where all
+  // bells of the host fences_all() one of the compiler alone.
   void ring_if_sleeping() const {
     if (page_->sleeping.load(std::memory_order_relaxed) != 0) ring();
   }
   void ring() const;
 
-  // Sleeper's side: one thread at a time.
-  void begin_sleep() {
+  // Sleeper's side: one thread at a time. `unfenced`: whether some wakers have no fence. It may become true
+  // at any time before their first publication: read after `sleeping` is up, so that they see that if it was
+  // false. The result is false if the kernel has refused the fence, as it may later (seccomp(2), or no
+  // memory): a waker may not be heard then, so the sleep must be short.
+  [[nodiscard]] bool begin_sleep(const std::atomic<bool>& unfenced) {
     page_->sleeping.store(1, std::memory_order_seq_cst);
     std::atomic_thread_fence(std::memory_order_seq_cst);
+    return !unfenced.load(std::memory_order_seq_cst) || fence_all();
   }
   void end_sleep() { page_->sleeping.store(0, std::memory_order_seq_cst); }
   void clear() const;  // empties the eventfd
@@ -61,6 +73,7 @@ class Bell {
   Bell(UniqueFd page_fd, UniqueFd event, BellPage* page)
       : page_fd_(std::move(page_fd)), event_(std::move(event)), page_(page) {}
 
+  static bool fence_all();  // on all cores that run threads of processes with a bell that can
   static Result<Bell> map(UniqueFd page_fd, UniqueFd event);
 
   UniqueFd page_fd_;

@@ -2,15 +2,19 @@
  * sleeping rank, of which one polls for both, and two operations that one publication of a peer completes.
  *
  * Shown: once the peer has published, both threads get to see their operation complete; nobody sleeps for
- * ever; with -DDEATH neither when the peer dies anywhere, also before it has rung. The limit on each sleep, which floe
- * has as well, is left out: it would hide a lost wake-up.
+ * ever; with -DDEATH neither when the peer dies anywhere, also before it has rung. The peer has a fence, or, in a group
+ * that is made while the rank may be going to sleep, none: then whoever goes to sleep empties its store buffer
+ * (membarrier(2)), or limits its sleep if that is refused. The limit on each sleep, which floe has as well, is left
+ * out: it would hide a lost wake-up.
  *
- * -DBUG_NO_FENCE, -DBUG_NO_RECHECK, -DBUG_BOTH_POLL, -DBUG_NO_HANDOVER must each be found. */
+ * -DBUG_NO_FENCE, -DBUG_NO_RECHECK, -DBUG_BOTH_POLL, -DBUG_NO_HANDOVER, -DBUG_NO_MEMBARRIER, -DBUG_EARLY_LOOK,
+ * -DBUG_NO_LIMIT must each be found. */
 bool published; /* in memory */
 bool buffered;  /* the publication, still in the waker's store buffer */
 bool complete;  /* both operations, completed by whoever makes a pass */
 bool dead;      /* what the peer's pidfd says */
 byte sleeping;  /* BellPage::sleeping */
+bool unfenced;  /* Engine::rung_unfenced_ */
 byte event;     /* the eventfd */
 bool mutex;     /* sleep_mutex_ */
 bool polling;
@@ -36,10 +40,15 @@ end:
 
 active proctype peer() {
   MAY_DIE;
+  if
+  :: unfenced = true /* Engine::add() on the other rank, for which the peer waits */
+  :: true
+  fi;
+  MAY_DIE;
   buffered = true;
   MAY_DIE;
 #ifndef BUG_NO_FENCE
-  (!buffered && published);
+  (unfenced || (!buffered && published));
 #endif
   MAY_DIE;
   if
@@ -80,8 +89,33 @@ inline check() {
   }
 }
 
+/* Bell::begin_sleep() */
+inline begin_sleep() {
+#ifdef BUG_EARLY_LOOK
+  for_all = unfenced;
+  sleeping++;
+#else
+  sleeping++;
+  for_all = unfenced;
+#endif
+  heard = true;
+#ifndef BUG_NO_MEMBARRIER
+  atomic {
+    if
+    :: for_all && buffered -> published = true; buffered = false
+    :: for_all && !buffered
+    :: for_all -> heard = false
+    :: !for_all
+    fi
+  }
+#endif
+#ifdef BUG_NO_LIMIT
+  heard = true
+#endif
+}
+
 active [2] proctype waiter() {
-  bool moved, follow;
+  bool moved, follow, for_all, heard;
   byte seen;
   do
   :: complete -> break
@@ -120,15 +154,15 @@ active [2] proctype waiter() {
     :: else ->
       polling = true;
       UNLOCK;
-      sleeping++;
+      begin_sleep();
 #ifndef BUG_NO_RECHECK
       progress();
       if
       :: moved || complete
-      :: else -> (event != 0 || (dead && !buffered)) /* poll(2) */
+      :: else -> (event != 0 || !heard || (dead && !buffered)) /* poll(2) */
       fi;
 #else
-      (event != 0 || (dead && !buffered));
+      (event != 0 || !heard || (dead && !buffered));
 #endif
       event = 0;
       sleeping--;

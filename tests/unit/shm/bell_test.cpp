@@ -7,6 +7,8 @@
 
 #include <thread>
 
+#include "no_membarrier.h"
+
 namespace floe {
 namespace {
 
@@ -28,7 +30,7 @@ TEST(Bell, RingsOnlyASleeper) {
   const Bell peer = remote(*own);
   peer.ring_if_sleeping();
   EXPECT_FALSE(readable(*own, 0));
-  own->begin_sleep();
+  EXPECT_TRUE(own->begin_sleep(std::atomic<bool>(false)));
   peer.ring_if_sleeping();
   EXPECT_TRUE(readable(*own, 0));
   own->end_sleep();
@@ -36,24 +38,31 @@ TEST(Bell, RingsOnlyASleeper) {
   EXPECT_FALSE(readable(*own, 0));
 }
 
+class EitherFence : public testing::TestWithParam<bool> {};  // the waker's, or the sleeper's on all cores
+
 // Ping-pong through two flags where both sides sleep at once after each: one lost wake-up hangs it.
-TEST(Bell, LosesNoWakeUp) {
+TEST_P(EitherFence, LosesNoWakeUp) {
   auto first = Bell::create(), second = Bell::create();
   ASSERT_TRUE(first.ok() && second.ok());
+  const std::atomic<bool> unfenced = GetParam();
+  if (unfenced && !first->fences_all()) GTEST_SKIP() << "there is no membarrier(2)";
   std::atomic<int> turn{0};
   constexpr int kRounds = 20000;
   std::atomic<bool> lost{false};
   const auto play = [&](Bell& own, const Bell& peer, int parity) {
     for (int round = parity; round < kRounds && !lost; round += 2) {
       while (turn.load(std::memory_order_acquire) != round) {
-        own.begin_sleep();
+        EXPECT_TRUE(own.begin_sleep(unfenced));
         if (turn.load(std::memory_order_acquire) != round && !readable(own, 20000)) lost = true;
         own.clear();
         own.end_sleep();
         if (lost) return;
       }
       turn.store(round + 1, std::memory_order_release);
-      std::atomic_thread_fence(std::memory_order_seq_cst);
+      if (unfenced.load(std::memory_order_relaxed))
+        std::atomic_signal_fence(std::memory_order_seq_cst);
+      else
+        std::atomic_thread_fence(std::memory_order_seq_cst);
       peer.ring_if_sleeping();
     }
   };
@@ -62,6 +71,24 @@ TEST(Bell, LosesNoWakeUp) {
   play(*first, to_second, 0);
   other.join();
   EXPECT_FALSE(lost);
+}
+
+INSTANTIATE_TEST_SUITE_P(Fences, EitherFence, testing::Bool());
+
+TEST(Bell, SaysWhenTheKernelRefusesToFence) {
+  auto own = Bell::create();
+  ASSERT_TRUE(own.ok());
+  if (!own->fences_all()) GTEST_SKIP() << "there is no membarrier(2)";
+  EXPECT_TRUE(remote(*own).fences_all());
+  std::thread([&] {
+    ASSERT_TRUE(test::forbid_membarrier());
+    EXPECT_TRUE(own->begin_sleep(std::atomic<bool>(false)));
+    EXPECT_FALSE(own->begin_sleep(std::atomic<bool>(true)));
+    const auto other = Bell::create();
+    ASSERT_TRUE(other.ok());
+    EXPECT_FALSE(other->fences_all());
+    EXPECT_FALSE(remote(*other).fences_all());
+  }).join();
 }
 
 TEST(Bell, RefusesAPageThatCouldShrink) {

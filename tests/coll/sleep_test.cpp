@@ -1,0 +1,82 @@
+// Ranks that sleep for each other where the kernel has membarrier(2), refuses it to one, or comes to do so:
+// see shm/bell.h.
+#include <linux/membarrier.h>
+#include <sched.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdlib>
+#include <string_view>
+#include <thread>
+
+#include "no_membarrier.h"
+#include "processes.h"
+
+namespace floe::test {
+namespace {
+
+// Calls by the thread of this process that has called count_membarrier(), of which none succeeds.
+std::atomic<int> calls{0};
+
+void count_membarrier() {
+  struct sigaction action {};
+  action.sa_handler = [](int) { calls.fetch_add(1, std::memory_order_relaxed); };
+  ASSERT_EQ(0, ::sigaction(SIGSYS, &action, nullptr));
+  ASSERT_TRUE(forbid_membarrier(SECCOMP_RET_TRAP));
+}
+
+// The ranks are late in turn, for longer than who waits stays awake.
+void sleep_for_each_other(const Member& me) {
+  constexpr int kTurns = 20;
+  for (int turn = 0; turn < kTurns; ++turn) {
+    if (turn % 2 == static_cast<int>(me.rank().rank))
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    float value = 1;
+    ASSERT_FLOE_OK(floe_all_reduce(me.comm(), FLOE_IN_PLACE, &value, 1, FLOE_FLOAT32, FLOE_SUM, nullptr));
+    ASSERT_EQ(2, value) << "turn " << turn;
+  }
+}
+
+class Sleep : public testing::Test {
+ protected:
+  void SetUp() override {
+    cpu_set_t cpus;
+    ASSERT_EQ(0, ::sched_getaffinity(0, sizeof(cpus), &cpus));
+    const char* shm = std::getenv("FLOE_SHM");
+    const long known = ::syscall(SYS_membarrier, MEMBARRIER_CMD_QUERY, 0, 0);
+    if (known < 0 || (known & MEMBARRIER_CMD_GLOBAL_EXPEDITED) == 0 || CPU_COUNT(&cpus) < 2 ||
+        (shm && shm == std::string_view("off")))
+      GTEST_SKIP() << "no sleeper has others fence here";
+  }
+};
+
+TEST_F(Sleep, EndsAlsoOnceARankIsRefusedToHaveOthersFence) {
+  Processes(2, [](uint32_t rank) {
+    Member me;
+    ASSERT_FLOE_OK(me.status());
+    sleep_for_each_other(me);
+    if (rank == 1) count_membarrier();
+    sleep_for_each_other(me);
+    if (rank == 1) {
+      EXPECT_LT(0, calls.load());
+    }
+  }).expect_success();
+}
+
+TEST_F(Sleep, HasNobodyElseFenceWhereOneRankCannot) {
+  Processes(2, [](uint32_t rank) {
+    if (rank == 0) {
+      ASSERT_TRUE(forbid_membarrier());
+    }
+    Member me;
+    ASSERT_FLOE_OK(me.status());
+    if (rank == 1) count_membarrier();
+    sleep_for_each_other(me);
+    EXPECT_EQ(0, calls.load());
+  }).expect_success();
+}
+
+}  // namespace
+}  // namespace floe::test

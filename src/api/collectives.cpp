@@ -11,6 +11,18 @@ using namespace floe::api;
 
 namespace {
 
+// The ranks of which `source` is one, or any.
+std::vector<uint32_t> others(const Communicator& comm) {
+  std::vector<uint32_t> ranks;
+  for (uint32_t rank = 0; rank < comm.size(); ++rank)
+    if (rank != comm.rank()) ranks.push_back(rank);
+  return ranks;
+}
+
+Status no_other_rank() {
+  return {FLOE_ERR_ARGUMENT, "source is FLOE_ANY_SOURCE: this communicator has no other rank"};
+}
+
 Status receive(Communicator& comm, void* buffer, uint64_t count, floe_type_t type,
                std::span<const uint32_t> sources, uint64_t tag, floe_request_t** req) {
   FLOE_TRY(check_count(count, type));
@@ -129,12 +141,8 @@ floe_status_t floe_recv(floe_comm_t* comm, void* buffer, uint64_t count, floe_ty
                         uint64_t tag, floe_request_t** req) {
   return operation(comm, [&](Communicator& c) -> Status {
     if (source != FLOE_ANY_SOURCE) return receive(c, buffer, count, type, {&source, 1}, tag, req);
-    if (c.size() == 1)
-      return {FLOE_ERR_ARGUMENT, "source is FLOE_ANY_SOURCE: this communicator has no other rank"};
-    std::vector<uint32_t> others;
-    for (uint32_t rank = 0; rank < c.size(); ++rank)
-      if (rank != c.rank()) others.push_back(rank);
-    return receive(c, buffer, count, type, others, tag, req);
+    if (c.size() == 1) return no_other_rank();
+    return receive(c, buffer, count, type, others(c), tag, req);
   });
 }
 
@@ -146,6 +154,28 @@ floe_status_t floe_recv_any(floe_comm_t* comm, void* buffer, uint64_t count, flo
     if (source_count == 0 || source_count > c.size())
       return error(FLOE_ERR_ARGUMENT, "source_count is {}: use 1 to size, {}", source_count, c.size());
     return receive(c, buffer, count, type, {sources, source_count}, tag, req);
+  });
+}
+
+floe_status_t floe_sendrecv(floe_comm_t* comm, const void* send, uint64_t send_count, uint32_t dest,
+                            uint64_t send_tag, void* recv, uint64_t recv_count, uint32_t source,
+                            uint64_t recv_tag, floe_type_t type) {
+  return operation(comm, [&](Communicator& c) -> Status {
+    FLOE_TRY(check_count(send_count, type));
+    FLOE_TRY(check_count(recv_count, type));
+    FLOE_TRY(check_buffer(send, send_count, "send"));
+    FLOE_TRY(check_buffer(recv, recv_count, "recv"));
+    FLOE_TRY(check_peer(dest, c, "dest"));
+    const uint64_t sent = send_count * type_size(type), received = recv_count * type_size(type);
+    FLOE_TRY(check_overlap(send, sent, recv, received));
+    if (source == FLOE_ANY_SOURCE && c.size() == 1) return no_other_rank();
+    if (source != FLOE_ANY_SOURCE) FLOE_TRY(check_peer(source, c, "source"));
+    const std::vector<uint32_t> any = source == FLOE_ANY_SOURCE ? others(c) : std::vector<uint32_t>();
+    auto both = c.send_receive(send, sent, dest, send_tag, recv, received,
+                               any.empty() ? std::span<const uint32_t>(&source, 1) : any, recv_tag);
+    const Status first = conclude(c, std::move(both.first), nullptr);
+    const Status second = conclude(c, std::move(both.second), nullptr);
+    return first.ok() ? second : first;
   });
 }
 

@@ -6,6 +6,35 @@
 #include "comm/descriptor.h"
 
 namespace floe {
+namespace {
+
+Transfer message(Kind kind, const void* buffer, uint64_t bytes, uint64_t tag) {
+  Transfer transfer;
+  transfer.data = static_cast<std::byte*>(const_cast<void*>(buffer));  // only read if it is a send
+  transfer.bytes = bytes;
+  transfer.tag = tag;
+  transfer.descriptor.kind = static_cast<uint8_t>(kind);
+  transfer.descriptor.type = FLOE_UINT8;
+  transfer.descriptor.count = bytes;
+  return transfer;
+}
+
+Transfer outgoing(const void* buffer, uint64_t bytes, uint32_t dest, uint64_t tag) {
+  Transfer transfer = message(Kind::kSend, buffer, bytes, tag);
+  transfer.peer = dest;
+  return transfer;
+}
+
+Transfer incoming(void* buffer, uint64_t bytes, std::span<const uint32_t> sources, uint64_t tag) {
+  Transfer transfer = message(Kind::kRecv, buffer, bytes, tag);
+  if (sources.size() == 1)
+    transfer.peer = sources[0];
+  else
+    transfer.sources.assign(sources.begin(), sources.end());
+  return transfer;
+}
+
+}  // namespace
 
 Result<std::unique_ptr<Communicator>> Communicator::connect(const std::shared_ptr<Engine>& engine,
                                                             const WireUpConfig& config, Exchange* exchange) {
@@ -276,17 +305,29 @@ Communicator::Started Communicator::reduce_scatter(const void* send, void* recv,
 
 Communicator::Started Communicator::send(const void* buffer, uint64_t bytes, uint32_t dest, uint64_t tag,
                                          bool wait) {
-  Transfer transfer;
-  transfer.data = static_cast<std::byte*>(const_cast<void*>(buffer));  // only ever read
-  transfer.bytes = bytes;
-  transfer.peer = dest;
-  transfer.tag = tag;
-  Descriptor descriptor;
-  descriptor.kind = static_cast<uint8_t>(Kind::kSend);
-  descriptor.type = FLOE_UINT8;
-  descriptor.count = bytes;
-  transfer.descriptor = descriptor;
   const std::lock_guard guard(engine_->lock());
+  return start_send(outgoing(buffer, bytes, dest, tag), wait);
+}
+
+Communicator::Started Communicator::receive(void* buffer, uint64_t bytes, std::span<const uint32_t> sources,
+                                            uint64_t tag, bool wait) {
+  Transfer transfer = incoming(buffer, bytes, sources, tag);
+  const std::lock_guard guard(engine_->lock());
+  return start_receive(std::move(transfer), wait);
+}
+
+std::pair<Communicator::Started, Communicator::Started> Communicator::send_receive(
+    const void* send, uint64_t sent_bytes, uint32_t dest, uint64_t send_tag, void* recv, uint64_t received_bytes,
+    std::span<const uint32_t> sources, uint64_t recv_tag) {
+  Transfer in = incoming(recv, received_bytes, sources, recv_tag);
+  const std::lock_guard guard(engine_->lock());
+  Started sent = start_send(outgoing(send, sent_bytes, dest, send_tag), true);
+  if (!sent.ok()) return {std::move(sent), std::shared_ptr<Operation>()};
+  return {std::move(sent), start_receive(std::move(in), true)};
+}
+
+Communicator::Started Communicator::start_send(Transfer transfer, bool wait) {
+  const Descriptor descriptor = transfer.descriptor;
   const bool sent = group_.send_at_once(transfer);
   if (sent) FLOE_TRY(count(descriptor, {}));
   if (sent && wait) return std::shared_ptr<Operation>();
@@ -300,22 +341,8 @@ Communicator::Started Communicator::send(const void* buffer, uint64_t bytes, uin
   return std::shared_ptr<Operation>(std::move(operation));
 }
 
-Communicator::Started Communicator::receive(void* buffer, uint64_t bytes, std::span<const uint32_t> sources,
-                                            uint64_t tag, bool wait) {
-  Transfer transfer;
-  transfer.data = static_cast<std::byte*>(buffer);
-  transfer.bytes = bytes;
-  transfer.tag = tag;
-  if (sources.size() == 1)
-    transfer.peer = sources[0];
-  else
-    transfer.sources.assign(sources.begin(), sources.end());
-  Descriptor descriptor;
-  descriptor.kind = static_cast<uint8_t>(Kind::kRecv);
-  descriptor.type = FLOE_UINT8;
-  descriptor.count = bytes;
-  transfer.descriptor = descriptor;
-  const std::lock_guard guard(engine_->lock());
+Communicator::Started Communicator::start_receive(Transfer transfer, bool wait) {
+  const Descriptor descriptor = transfer.descriptor;
   std::shared_ptr<MessageOperation> operation;
   if (wait) {
     FLOE_TRY(count(descriptor, group_.receive(std::move(transfer), &operation)));

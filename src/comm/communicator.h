@@ -102,6 +102,10 @@ class Communicator {
                     uint32_t root);
 
   Started send(const void* buffer, uint64_t bytes, uint32_t dest, uint64_t tag, bool wait);
+  // What is sent, and what is received, by a caller that waits for both.
+  std::pair<Started, Started> send_receive(const void* send, uint64_t sent_bytes, uint32_t dest, uint64_t send_tag,
+                                           void* recv, uint64_t received_bytes,
+                                           std::span<const uint32_t> sources, uint64_t recv_tag);
   // From the rank in `sources`, or any of them.
   Started receive(void* buffer, uint64_t bytes, std::span<const uint32_t> sources, uint64_t tag, bool wait);
 
@@ -122,6 +126,9 @@ class Communicator {
   // By rank: whether data goes there by fabric, as it comes back.
   std::vector<bool> apart() const;
   Started start(std::shared_ptr<Collective> collective);
+  // Lock held.
+  Started start_send(Transfer transfer, bool wait);
+  Started start_receive(Transfer transfer, bool wait);
   // Whether a reduction may run on shared memory, whose slots have no room for factors.
   bool on_memory(Operator op) const { return direct() && op.op != kPremulSum; }
   Started on_memory(Descriptor descriptor, Pattern pattern, const void* send, void* recv, bool wait);

@@ -108,6 +108,16 @@ TEST(Arguments, RanksThatDoNotExist) {
     const uint32_t sources[] = {1 - r.rank, 42};
     expect_refused(bad, floe_recv_any(r.comm, data, 1, FLOE_FLOAT32, sources, 2, 0, nullptr), "42");
     expect_refused(bad, floe_recv_any(r.comm, data, 1, FLOE_FLOAT32, nullptr, 0, 0, nullptr), "source");
+    float other[4] = {};
+    const auto sendrecv = [&](const void* send, uint32_t dest, void* recv, uint32_t source, floe_type_t type) {
+      return floe_sendrecv(r.comm, send, 4, dest, 0, recv, 4, source, 0, type);
+    };
+    expect_refused(bad, sendrecv(nullptr, 1 - r.rank, other, 1 - r.rank, FLOE_FLOAT32), "send");
+    expect_refused(bad, sendrecv(data, 1 - r.rank, nullptr, 1 - r.rank, FLOE_FLOAT32), "recv");
+    expect_refused(bad, sendrecv(data, 43, other, 1 - r.rank, FLOE_FLOAT32), "43");
+    expect_refused(bad, sendrecv(data, 1 - r.rank, other, r.rank, FLOE_FLOAT32), "source");
+    expect_refused(bad, sendrecv(data, 1 - r.rank, data, 1 - r.rank, FLOE_FLOAT32), "overlap");
+    expect_refused(bad, sendrecv(data, 1 - r.rank, other, 1 - r.rank, static_cast<floe_type_t>(99)), "99");
     expect_refused(bad, floe_send(r.comm, data, 1, FLOE_FLOAT32, r.rank, 0, nullptr), "another rank");
   });
 }

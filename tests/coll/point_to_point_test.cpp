@@ -172,6 +172,24 @@ TEST(Messages, ThatComeLateReachWhoWaitsForThem) {
   });
 }
 
+// Round the ring, with ranks that are late in turn, and from whoever sends.
+TEST(Messages, AreSentAndReceivedInOneCall) {
+  for (const uint32_t ranks : {2, 3})
+    run_ranks(ranks, [](Rank& r) {
+      const uint32_t next = (r.rank + 1) % r.size, previous = (r.rank + r.size - 1) % r.size;
+      for (const size_t bytes : {0, 8, 5'000, 60'000, 300'000, 5'000'000})
+        for (const uint32_t from : {previous, FLOE_ANY_SOURCE})
+          for (uint32_t late = 0; late <= r.size; ++late) {
+            if (late == r.rank) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+            const auto sent = message(bytes, r.rank);
+            std::vector<uint8_t> got(bytes);
+            ASSERT_FLOE_OK(floe_sendrecv(r.comm, sent.data(), bytes, next, late, got.data(), bytes, from, late,
+                                         FLOE_UINT8));
+            ASSERT_TRUE(got == message(bytes, previous)) << bytes;
+          }
+    });
+}
+
 // More than any buffer in between holds: the receiver comes late and still gets everything in order.
 TEST(Messages, FloodOfUnexpectedOnes) {
   run_ranks(2, [](Rank& r) {

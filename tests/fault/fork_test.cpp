@@ -107,6 +107,8 @@ const std::map<std::string, Call>& calls() {
              h.request, [](void*, floe_status_t, const char*) {}, nullptr);
        }},
       {"floe_send", [](auto& h) { return floe_send(h.comm, data, 1, kType, source, 0, &made); }},
+      {"floe_sendrecv",
+       [](auto& h) { return floe_sendrecv(h.comm, data, 1, 1, 0, data, 1, FLOE_ANY_SOURCE, 0, kType); }},
       {"floe_setting", [](auto& h) { return floe_setting(h.context, 0, &setting); }},
       {"floe_test", [](auto& h) { return floe_test(h.request); }},
       {"floe_wait", [](auto& h) { return floe_wait(h.request, 0); }},

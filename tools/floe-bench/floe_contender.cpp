@@ -5,16 +5,6 @@ namespace {
 
 constexpr uint64_t kTag = 1;
 
-floe_status_t send_to_next(floe_comm_t* comm, const Call& c) {
-  floe_request_t* sent = nullptr;
-  floe_status_t status = floe_send(comm, c.send, c.count, c.type, c.next(), kTag, &sent);
-  if (status != FLOE_OK) return status;
-  status = floe_recv(comm, c.recv, c.count, c.type, c.previous(), kTag, nullptr);
-  const floe_status_t waited = floe_wait(sent, FLOE_NO_TIMEOUT);
-  floe_request_free(sent);
-  return status != FLOE_OK ? status : waited;
-}
-
 floe_status_t run_call(Kind kind, floe_comm_t* comm, const Call& c) {
   switch (kind) {
     case Kind::kAllReduce: return floe_all_reduce(comm, c.send, c.recv, c.count, c.type, FLOE_SUM, nullptr);
@@ -26,7 +16,8 @@ floe_status_t run_call(Kind kind, floe_comm_t* comm, const Call& c) {
     case Kind::kAllToAll: return floe_all_to_all(comm, c.send, c.recv, c.count, c.type, nullptr);
     case Kind::kGather: return floe_gather(comm, c.send, c.recv, c.count, c.type, kRoot, nullptr);
     case Kind::kScatter: return floe_scatter(comm, c.send, c.recv, c.count, c.type, kRoot, nullptr);
-    case Kind::kSendRecv: return send_to_next(comm, c);
+    case Kind::kSendRecv:
+      return floe_sendrecv(comm, c.send, c.count, c.next(), kTag, c.recv, c.count, c.previous(), kTag, c.type);
     case Kind::kBarrier: return floe_barrier(comm, nullptr);
   }
   return FLOE_ERR_INTERNAL;

@@ -113,8 +113,9 @@ Transfer& Group::take_up(std::shared_ptr<MessageOperation> message) {
 
 Status Group::receive(Transfer receive, std::shared_ptr<MessageOperation>* late) {
   const auto operation = [&] { return std::make_shared<MessageOperation>(receive.descriptor, receive); };
+  const bool near = !receive.sources.empty() || config_.members[receive.peer].segment;
   check_alarm();
-  if (!fault_.ok() || peer_fault_ || busy() || !config_.shm) return start(*late = operation());
+  if (!fault_.ok() || peer_fault_ || busy() || !config_.shm || !near) return start(*late = operation());
   struct : TransferOwner {
     void on_transfer(Transfer&) override { ended = true; }
     bool ended = false;

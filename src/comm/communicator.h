@@ -103,8 +103,8 @@ class Communicator {
 
   Started send(const void* buffer, uint64_t bytes, uint32_t dest, uint64_t tag, bool wait);
   // What is sent, and what is received, by a caller that waits for both.
-  std::pair<Started, Started> send_receive(const void* send, uint64_t sent_bytes, uint32_t dest, uint64_t send_tag,
-                                           void* recv, uint64_t received_bytes,
+  std::pair<Started, Started> send_receive(const void* send, uint64_t sent_bytes, uint32_t dest,
+                                           uint64_t send_tag, void* recv, uint64_t received_bytes,
                                            std::span<const uint32_t> sources, uint64_t recv_tag);
   // From the rank in `sources`, or any of them.
   Started receive(void* buffer, uint64_t bytes, std::span<const uint32_t> sources, uint64_t tag, bool wait);

@@ -12,8 +12,8 @@ namespace {
 // Long enough for a peer that is some cache misses behind, short enough to hold the engine's lock for. Where
 // ranks share a CPU the peer may need this very one.
 constexpr int kPolls = 400;
-// Looking for sleepers may have a fence in it, which waits until what was published has left this core. A peer
-// that published before it slept is found without: the look comes last then.
+// Looking for sleepers may have a fence in it, which waits until what was published has left this core. A
+// peer that published before it slept is found without: the look comes last then.
 constexpr int kPollsBeforeWaking = 16;
 
 std::vector<Messenger::Route> routes(const std::vector<Member>& members) {

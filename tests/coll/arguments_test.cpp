@@ -109,7 +109,8 @@ TEST(Arguments, RanksThatDoNotExist) {
     expect_refused(bad, floe_recv_any(r.comm, data, 1, FLOE_FLOAT32, sources, 2, 0, nullptr), "42");
     expect_refused(bad, floe_recv_any(r.comm, data, 1, FLOE_FLOAT32, nullptr, 0, 0, nullptr), "source");
     float other[4] = {};
-    const auto sendrecv = [&](const void* send, uint32_t dest, void* recv, uint32_t source, floe_type_t type) {
+    const auto sendrecv = [&](const void* send, uint32_t dest, void* recv, uint32_t source,
+                              floe_type_t type) {
       return floe_sendrecv(r.comm, send, 4, dest, 0, recv, 4, source, 0, type);
     };
     expect_refused(bad, sendrecv(nullptr, 1 - r.rank, other, 1 - r.rank, FLOE_FLOAT32), "send");

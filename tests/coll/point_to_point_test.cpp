@@ -183,8 +183,8 @@ TEST(Messages, AreSentAndReceivedInOneCall) {
             if (late == r.rank) std::this_thread::sleep_for(std::chrono::milliseconds(1));
             const auto sent = message(bytes, r.rank);
             std::vector<uint8_t> got(bytes);
-            ASSERT_FLOE_OK(floe_sendrecv(r.comm, sent.data(), bytes, next, late, got.data(), bytes, from, late,
-                                         FLOE_UINT8));
+            ASSERT_FLOE_OK(floe_sendrecv(r.comm, sent.data(), bytes, next, late, got.data(), bytes, from,
+                                         late, FLOE_UINT8));
             ASSERT_TRUE(got == message(bytes, previous)) << bytes;
           }
     });

@@ -17,7 +17,8 @@ floe_status_t run_call(Kind kind, floe_comm_t* comm, const Call& c) {
     case Kind::kGather: return floe_gather(comm, c.send, c.recv, c.count, c.type, kRoot, nullptr);
     case Kind::kScatter: return floe_scatter(comm, c.send, c.recv, c.count, c.type, kRoot, nullptr);
     case Kind::kSendRecv:
-      return floe_sendrecv(comm, c.send, c.count, c.next(), kTag, c.recv, c.count, c.previous(), kTag, c.type);
+      return floe_sendrecv(comm, c.send, c.count, c.next(), kTag, c.recv, c.count, c.previous(), kTag,
+                           c.type);
     case Kind::kBarrier: return floe_barrier(comm, nullptr);
   }
   return FLOE_ERR_INTERNAL;

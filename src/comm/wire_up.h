@@ -52,7 +52,8 @@ class WireUp {
   Result<bool> all_share(const Status& mine, const std::vector<Card>& cards, Spread* spread);
   Result<std::vector<Member>> share_memory(const std::vector<Card>& cards);
   // Whether all ranks, on this host, can have all cores fence. Those that share CPUs sleep often, and a fence
-  // of all cores costs more than their own then.
+  // of all cores costs more than their own then; and of many that wait for one, each interrupts it (from how
+  // many on that tells has not been measured: on 2 CPUs it does not).
   bool may_ring_unfenced(const GroupConfig& group) const;
   Status connect_fabric(const std::vector<Card>& cards, bool one_host, GroupConfig* group);
 

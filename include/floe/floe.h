@@ -541,8 +541,8 @@ FLOE_API floe_status_t floe_recv_any(floe_comm_t *comm, void *buffer, uint64_t c
 
 /* Sends to rank `dest` and receives from rank `source`, not this one, or from any (FLOE_ANY_SOURCE), at once:
  * ranks that exchange data need not agree on who sends first. It is floe_send with a request, floe_recv and
- * floe_wait, and faster where messages are short. Returns when both have ended; the status is the first one's
- * that failed. `send` and `recv` must not overlap. */
+ * floe_wait, and faster where messages are short. Returns when both have ended, with the send's status if
+ * that failed, else the receive's. `send` and `recv` must not overlap. */
 FLOE_API floe_status_t floe_sendrecv(floe_comm_t *comm, const void *send, uint64_t send_count, uint32_t dest,
                                      uint64_t send_tag, void *recv, uint64_t recv_count, uint32_t source,
                                      uint64_t recv_tag, floe_type_t type);

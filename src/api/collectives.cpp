@@ -11,7 +11,7 @@ using namespace floe::api;
 
 namespace {
 
-// The ranks of which `source` is one, or any.
+// What FLOE_ANY_SOURCE stands for.
 std::vector<uint32_t> others(const Communicator& comm) {
   std::vector<uint32_t> ranks;
   for (uint32_t rank = 0; rank < comm.size(); ++rank)
@@ -173,9 +173,9 @@ floe_status_t floe_sendrecv(floe_comm_t* comm, const void* send, uint64_t send_c
     const std::vector<uint32_t> any = source == FLOE_ANY_SOURCE ? others(c) : std::vector<uint32_t>();
     auto both = c.send_receive(send, sent, dest, send_tag, recv, received,
                                any.empty() ? std::span<const uint32_t>(&source, 1) : any, recv_tag);
-    const Status first = conclude(c, std::move(both.first), nullptr);
-    const Status second = conclude(c, std::move(both.second), nullptr);
-    return first.ok() ? second : first;
+    const Status sending = conclude(c, std::move(both.first), nullptr);
+    const Status receiving = conclude(c, std::move(both.second), nullptr);
+    return sending.ok() ? receiving : sending;
   });
 }
 

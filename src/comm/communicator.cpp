@@ -319,11 +319,11 @@ Communicator::Started Communicator::receive(void* buffer, uint64_t bytes, std::s
 std::pair<Communicator::Started, Communicator::Started> Communicator::send_receive(
     const void* send, uint64_t sent_bytes, uint32_t dest, uint64_t send_tag, void* recv,
     uint64_t received_bytes, std::span<const uint32_t> sources, uint64_t recv_tag) {
-  Transfer in = incoming(recv, received_bytes, sources, recv_tag);
+  Transfer receiving = incoming(recv, received_bytes, sources, recv_tag);
   const std::lock_guard guard(engine_->lock());
   Started sent = start_send(outgoing(send, sent_bytes, dest, send_tag), true);
   if (!sent.ok()) return {std::move(sent), std::shared_ptr<Operation>()};
-  return {std::move(sent), start_receive(std::move(in), true)};
+  return {std::move(sent), start_receive(std::move(receiving), true)};
 }
 
 Communicator::Started Communicator::start_send(Transfer transfer, bool wait) {

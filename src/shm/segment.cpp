@@ -78,11 +78,12 @@ void HostVote::accept(uint64_t ballot, uint64_t attempt, const RankSet& ranks) {
 }
 
 SegmentLayout::SegmentLayout(uint32_t n) : ranks(n) {
-  // At most 5 MiB per rank up to 8 ranks: 1.5 MiB of blocks, rings and outbox. Those are larger than a
+  // At most 4 MiB per rank up to 8 ranks: 1.5 MiB of blocks, rings and outbox. Both are larger than a
   // second-level cache: what is overwritten while it still lies in the reader's takes up to three times as
-  // long. Rings, which data goes through both ways at once, more so (Zen 4, sendrecv with rings of 1.2, 2 and
-  // 7 MiB: 16 KiB 2.3, 1.5 and 1.6 us, 60 KiB 4.6, 3.6 and 4.2, 1 MiB 67, 62 and 92).
-  constexpr size_t kRings = size_t{2000} << 10, kOutbox = size_t{1240} << 10;
+  // long. Rings, which data goes through both ways at once, more so: sendrecv of 16 and 60 KiB with rings of
+  // 1.2, 1.4 and 1.6 MiB took 4.8, 4.1 and 3.9 us, and 10.5, 9.4 and 8.8 (Zen 4, beside other work; with 2
+  // MiB no less).
+  constexpr size_t kRings = size_t{1450} << 10, kOutbox = size_t{1030} << 10;
   const size_t peers = n - 1;
   block_bytes = std::clamp(size_t{512 << 10} / peers / kPage * kPage, size_t{16} << 10, size_t{512} << 10);
   ring_bytes = std::max(kRings / peers / kPage * kPage, size_t{16} << 10);

@@ -140,7 +140,7 @@ bool Messenger::is_eager(uint32_t peer, const Lane& lane, const Transfer& send) 
   // A collective's tags are all different.
   if (is_callers(send) && lane.announced.contains(send.tag)) return false;
   const Transport& transport = *routes_[peer].transport;
-  return (send.bytes <= transport.max_payload() || transport.queues()) &&
+  return (send.bytes <= kEagerPackets * transport.max_payload() || transport.queues()) &&
          send.bytes <= kEagerWindow - lane.eager_out;
 }
 
@@ -180,9 +180,10 @@ bool Messenger::stream_packet(uint32_t peer, Transfer& send) {
 // What comes next of `send`: all of it, if that fits into one packet.
 bool Messenger::send_part(uint32_t peer, PacketHeader h, Transfer& send) {
   const Route& route = routes_[peer];
-  constexpr uint64_t kMost = 60 << 10;  // see chunk_count() of coll/chunks.h
+  constexpr uint64_t kMostQueued = 60 << 10;  // see chunk_count() of coll/chunks.h
   const uint64_t room = route.transport->max_payload();
-  const uint64_t size = send.bytes <= room ? send.bytes : std::min({room, kMost, send.bytes - send.moved});
+  const uint64_t part = route.transport->queues() ? std::min(room, kMostQueued) : room;
+  const uint64_t size = send.bytes <= room ? send.bytes : std::min(part, send.bytes - send.moved);
   h.offset = send.moved;
   if (!route.transport->try_send(route.peer, h, {send.data + send.moved, size})) return false;
   send.moved += size;

@@ -93,7 +93,7 @@ void CopyOut::next_phase() {
       const double ordinary = non_temporal_ ? other_ : usual_, streamed = non_temporal_ ? usual_ : other_;
       const bool before = std::exchange(non_temporal_, streamed * kReadingFromMemory < ordinary);
       // Where cores stay where they are, trying a way that is five times slower must cost little.
-      laps_of_use_ = non_temporal_ != before ? kFewestLapsOfUse : std::min(2 * laps_of_use_, kMostLapsOfUse);
+      laps_of_use_ = non_temporal_ != before ? kFewestLapsOfUse : std::min(4 * laps_of_use_, kMostLapsOfUse);
       phase_ = Phase::kUse;
       left_ = laps_of_use_ * lap_;
       return;

@@ -26,7 +26,7 @@ class CopyOut {
   enum class Phase : uint8_t { kTimeUsual, kChange, kTimeOther, kUse };
 
   static constexpr uint64_t kLapsToChange = 2;
-  static constexpr uint32_t kFewestLapsOfUse = 8, kMostLapsOfUse = 512;
+  static constexpr uint32_t kFewestLapsOfUse = 8, kMostLapsOfUse = 1024;
 
   void copy(bool non_temporal, std::byte* to, const std::byte* from, uint64_t bytes);
   void next_phase();

@@ -1,6 +1,18 @@
 #include "shm/ring.h"
 
+#include <algorithm>
+
 namespace floe {
+namespace {
+
+// The lines of a record's beginning come at once, and not each when it is read.
+void prefetch_record(const std::byte* record, uint64_t available) {
+  constexpr uint64_t kMost = 1024;
+  for (uint64_t at = 0; at < std::min(available, kMost); at += RingRecord::kAlign)
+    __builtin_prefetch(record + at);
+}
+
+}  // namespace
 
 bool RingWriter::try_write(const PacketHeader& header, std::span<const std::byte> payload) {
   const size_t need = record_bytes(payload.size());
@@ -35,9 +47,7 @@ int RingReader::drain(PacketSink& sink, int limit) {
   // Acquire: pairs with the release in RingWriter::try_write.
   const uint64_t head = head_->load(std::memory_order_acquire);
   if (head == read_) return 0;
-  // A small record's two lines come at once, and not the second one when it is copied.
-  __builtin_prefetch(data_ + read_ % capacity_);
-  __builtin_prefetch(data_ + read_ % capacity_ + RingRecord::kAlign);
+  prefetch_record(data_ + read_ % capacity_, head - read_);
   int packets = 0;
   while (read_ != head && packets < limit) {
     const size_t at = read_ % capacity_;
@@ -51,8 +61,10 @@ int RingReader::drain(PacketSink& sink, int limit) {
     }
     if (payload > capacity_ || record_bytes(payload) > available || record_bytes(payload) > capacity_ - at)
       return -1;
+    const uint64_t next = read_ + record_bytes(payload);
+    if (next != head) prefetch_record(data_ + next % capacity_, head - next);
     sink.on_packet(record->header, {data_ + at + payload_offset(payload), payload});
-    read_ += record_bytes(payload);
+    read_ = next;
     ++packets;
   }
   // Release: pairs with the acquire in RingWriter::try_write; all reads above are done.

@@ -45,6 +45,22 @@ TEST_F(MessengerTest, WhereItsPacketsQueueALongMessageIsNotAnnounced) {
 }
 
 // The receive is posted when a part of it has been kept; what follows goes straight into it.
+// Elsewhere what fits into four packets is not.
+TEST_F(MessengerTest, AMessageOfFourPacketsIsNotAnnounced) {
+  for (const size_t beyond : {0, 1}) {
+    auto data = pattern(4 * kMaxPayload + beyond);
+    std::vector<std::byte> buffer(data.size());
+    Transfer send = send_to(1, data, 5), receive = receive_from(0, buffer, 5);
+    a.send(send);
+    EXPECT_EQ(from_a.packets.size(), beyond ? 1 : 4);
+    EXPECT_EQ(from_a.packets.front().first.kind, beyond ? PacketKind::kAnnounce : PacketKind::kEager);
+    hand_over(from_a, b);
+    b.receive(receive);
+    settle();
+    EXPECT_EQ(buffer, data);
+  }
+}
+
 TEST_F(MessengerTest, AReceiveTakesAMessageOfWhichAPartHasCome) {
   from_a.link = true;
   from_a.room = 2;
@@ -152,14 +168,12 @@ TEST_F(MessengerTest, ForgetsAMessageOfWhichAPartHasCome) {
 // TCP cuts a larger one in two: see coll/chunks.h.
 TEST_F(MessengerTest, LongMessagesGoInPacketsOfOneFrame) {
   from_a.most = from_b.most = 64 << 10;
+  from_a.link = from_b.link = true;
   auto data = pattern(1'000'000);
   std::vector<std::byte> buffer(data.size());
   Transfer send = send_to(1, data, 5), receive = receive_from(0, buffer, 5);
   b.receive(receive);
   a.send(send);
-  hand_over(from_a, b);
-  hand_over(from_b, a);
-  a.pump();
   ASSERT_GT(from_a.packets.size(), 10);
   for (const auto& [header, payload] : from_a.packets) EXPECT_LE(payload.size(), size_t{60} << 10);
   settle();

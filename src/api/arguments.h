@@ -1,6 +1,10 @@
 // Checks of arguments that several operations share, and how their entry points end.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
 #include <string_view>
 
 #include "api/api.h"
@@ -51,6 +55,29 @@ inline bool overlap(const void* a, uint64_t a_bytes, const void* b, uint64_t b_b
 
 // `send` and `recv` do not overlap.
 Status check_overlap(const void* a, uint64_t a_bytes, const void* b, uint64_t b_bytes);
+
+// Whether a buffer, or two that the caller knows to have so many bytes, need no word of complaint.
+inline bool is_fine(const void* buffer) { return buffer && buffer != FLOE_IN_PLACE; }
+inline bool are_fine(const void* a, uint64_t a_bytes, const void* b, uint64_t b_bytes) {
+  return is_fine(a) && is_fine(b) && !overlap(a, a_bytes, b, b_bytes);
+}
+
+// A place in a buffer that need not have been checked.
+inline std::byte* place_in(const void* buffer, uint64_t offset) {
+  return reinterpret_cast<std::byte*>(reinterpret_cast<uintptr_t>(buffer) + offset);
+}
+
+// A blocking call with buffers that are fine, if it is like the last one of its kind: see
+// Communicator::repeat. Nothing if it isn't.
+std::optional<Status> conclude_late(const Communicator& comm, std::shared_ptr<Operation> late);
+inline std::optional<Status> repeat(Communicator& comm, const Communicator::Shape& shape, const void* send,
+                                    void* recv) {
+  std::shared_ptr<Operation> late;
+  if (!comm.repeat(shape, send, recv, &late)) return std::nullopt;
+  if (late) [[unlikely]]
+    return conclude_late(comm, std::move(late));
+  return Status();
+}
 
 // Hands the operation to the caller, or waits for it.
 Status conclude_started(const Communicator& comm, Communicator::Started& started, floe_request_t** req);

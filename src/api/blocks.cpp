@@ -62,6 +62,14 @@ Status check_equal_root(const Communicator& comm, const void* all, std::string_v
   return one == own ? Status() : check_overlap(one, bytes, all, comm.size() * bytes);
 }
 
+// Whether that finds nothing.
+template <class Pointer>
+bool is_fine_at_root(const Communicator& comm, const void* all, Pointer& one, uint64_t bytes) {
+  auto* const own = place_in(all, comm.rank() * bytes);
+  if (one == FLOE_IN_PLACE) one = own;
+  return one == own ? is_fine(all) && is_fine(one) : are_fine(one, bytes, all, comm.size() * bytes);
+}
+
 // `buffer` is "send" of a gather or "recv" of a scatter, on a rank that is not the root.
 Status check_leaf(const void* buffer, uint64_t count, std::string_view name) {
   if (buffer == FLOE_IN_PLACE)
@@ -112,12 +120,14 @@ floe_status_t floe_reduce_scatter_v(floe_comm_t* comm, const void* send, void* r
 floe_status_t floe_all_to_all(floe_comm_t* comm, const void* send, void* recv, uint64_t count,
                               floe_type_t type, floe_request_t** req) {
   return operation(comm, [&](Communicator& c) -> Status {
-    FLOE_TRY(check_count(count, type, c.size()));
     if (send == FLOE_IN_PLACE) send = recv;
-    FLOE_TRY(check_buffer(send, count, "send"));
-    FLOE_TRY(check_buffer(recv, count, "recv"));
     const uint64_t bytes = c.size() * count * type_size(type);
     const bool in_place = send == recv;
+    if (!req && (in_place ? is_fine(recv) : are_fine(send, bytes, recv, bytes)))
+      if (auto again = repeat(c, {Kind::kAllToAll, count, type}, send, recv)) return *std::move(again);
+    FLOE_TRY(check_count(count, type, c.size()));
+    FLOE_TRY(check_buffer(send, count, "send"));
+    FLOE_TRY(check_buffer(recv, count, "recv"));
     if (!in_place) FLOE_TRY(check_overlap(send, bytes, recv, bytes));
     return conclude(c, c.all_to_all(send, recv, count, type, in_place, !req), req);
   });
@@ -144,11 +154,14 @@ floe_status_t floe_all_to_all_v(floe_comm_t* comm, const void* send, const uint6
 floe_status_t floe_gather(floe_comm_t* comm, const void* send, void* recv, uint64_t count, floe_type_t type,
                           uint32_t root, floe_request_t** req) {
   return operation(comm, [&](Communicator& c) -> Status {
+    const uint64_t bytes = count * type_size(type);
+    const bool is_root = c.rank() == root;
+    if (!req && (is_root ? is_fine_at_root(c, recv, send, bytes) : is_fine(send)))
+      if (auto again = repeat(c, {Kind::kGather, count, type, 0, root}, send, recv)) return *std::move(again);
     FLOE_TRY(check_count(count, type, c.size()));
     FLOE_TRY(check_root(root, c));
-    const uint64_t bytes = count * type_size(type);
-    FLOE_TRY(c.rank() == root ? check_equal_root(c, recv, "recv", send, "send", count, bytes)
-                              : check_leaf(send, count, "send"));
+    FLOE_TRY(is_root ? check_equal_root(c, recv, "recv", send, "send", count, bytes)
+                     : check_leaf(send, count, "send"));
     return conclude(c, c.gather(send, recv, count, type, root, !req), req);
   });
 }
@@ -173,11 +186,15 @@ floe_status_t floe_gather_v(floe_comm_t* comm, const void* send, uint64_t send_c
 floe_status_t floe_scatter(floe_comm_t* comm, const void* send, void* recv, uint64_t count, floe_type_t type,
                            uint32_t root, floe_request_t** req) {
   return operation(comm, [&](Communicator& c) -> Status {
+    const uint64_t bytes = count * type_size(type);
+    const bool is_root = c.rank() == root;
+    if (!req && (is_root ? is_fine_at_root(c, send, recv, bytes) : is_fine(recv)))
+      if (auto again = repeat(c, {Kind::kScatter, count, type, 0, root}, send, recv))
+        return *std::move(again);
     FLOE_TRY(check_count(count, type, c.size()));
     FLOE_TRY(check_root(root, c));
-    const uint64_t bytes = count * type_size(type);
-    FLOE_TRY(c.rank() == root ? check_equal_root(c, send, "send", recv, "recv", count, bytes)
-                              : check_leaf(recv, count, "recv"));
+    FLOE_TRY(is_root ? check_equal_root(c, send, "send", recv, "recv", count, bytes)
+                     : check_leaf(recv, count, "recv"));
     return conclude(c, c.scatter(send, recv, count, type, root, !req), req);
   });
 }

@@ -32,11 +32,9 @@ Status receive(Communicator& comm, void* buffer, uint64_t count, floe_type_t typ
 }
 
 // Whether nothing is wrong with the buffers of a collective that has the same count of both.
-bool are_apart_or_one(const void* send, const void* recv, uint64_t count, floe_type_t type) {
-  for (const void* buffer : {send, recv})
-    if (!buffer || buffer == FLOE_IN_PLACE) return false;
+bool one_or_apart(const void* send, const void* recv, uint64_t count, floe_type_t type) {
   const uint64_t bytes = count * type_size(type);
-  return send == recv || !overlap(send, bytes, recv, bytes);
+  return send == recv ? is_fine(recv) : are_fine(send, bytes, recv, bytes);
 }
 
 }  // namespace
@@ -47,7 +45,7 @@ floe_status_t floe_all_reduce(floe_comm_t* comm, const void* send, void* recv, u
                               floe_type_t type, floe_op_t op, floe_request_t** req) {
   return operation(comm, [&](Communicator& c) -> Status {
     if (send == FLOE_IN_PLACE) send = recv;
-    if (!req && are_apart_or_one(send, recv, count, type)) {
+    if (!req && one_or_apart(send, recv, count, type)) {
       std::shared_ptr<Operation> late;
       if (c.repeat_all_reduce(send, recv, count, type, op, &late))
         return late ? conclude(c, std::move(late), nullptr) : Status();
@@ -66,6 +64,10 @@ floe_status_t floe_all_reduce(floe_comm_t* comm, const void* send, void* recv, u
 floe_status_t floe_reduce(floe_comm_t* comm, const void* send, void* recv, uint64_t count, floe_type_t type,
                           floe_op_t op, uint32_t root, floe_request_t** req) {
   return operation(comm, [&](Communicator& c) -> Status {
+    const void* const source = send == FLOE_IN_PLACE && c.rank() == root ? recv : send;
+    if (!req && (c.rank() == root ? one_or_apart(source, recv, count, type) : is_fine(send)))
+      if (auto again = repeat(c, {Kind::kReduce, count, type, op, root}, source, recv))
+        return *std::move(again);
     const auto what = c.ops().find(op, type);
     if (!what.ok()) return what.status();
     FLOE_TRY(check_count(count, type));
@@ -85,6 +87,9 @@ floe_status_t floe_reduce(floe_comm_t* comm, const void* send, void* recv, uint6
 floe_status_t floe_broadcast(floe_comm_t* comm, void* buffer, uint64_t count, floe_type_t type, uint32_t root,
                              floe_request_t** req) {
   return operation(comm, [&](Communicator& c) -> Status {
+    if (!req && is_fine(buffer))
+      if (auto again = repeat(c, {Kind::kBroadcast, count, type, 0, root}, buffer, buffer))
+        return *std::move(again);
     FLOE_TRY(check_count(count, type));
     FLOE_TRY(check_root(root, c));
     FLOE_TRY(check_buffer(buffer, count, "buffer"));
@@ -95,11 +100,13 @@ floe_status_t floe_broadcast(floe_comm_t* comm, void* buffer, uint64_t count, fl
 floe_status_t floe_all_gather(floe_comm_t* comm, const void* send, void* recv, uint64_t count,
                               floe_type_t type, floe_request_t** req) {
   return operation(comm, [&](Communicator& c) -> Status {
+    const uint64_t bytes = count * type_size(type);
+    const void* const own = place_in(recv, c.rank() * bytes);
+    if (send == FLOE_IN_PLACE) send = own;
+    if (!req && (send == own ? is_fine(recv) : are_fine(send, bytes, recv, c.size() * bytes)))
+      if (auto again = repeat(c, {Kind::kAllGather, count, type}, send, recv)) return *std::move(again);
     FLOE_TRY(check_count(count, type, c.size()));
     FLOE_TRY(check_buffer(recv, count, "recv"));
-    const uint64_t bytes = count * type_size(type);
-    const void* const own = static_cast<std::byte*>(recv) + c.rank() * bytes;
-    if (send == FLOE_IN_PLACE) send = own;
     FLOE_TRY(check_buffer(send, count, "send"));
     if (send != own) FLOE_TRY(check_overlap(send, bytes, recv, c.size() * bytes));
     return conclude(c, c.all_gather(send, recv, count, type, !req), req);
@@ -109,6 +116,11 @@ floe_status_t floe_all_gather(floe_comm_t* comm, const void* send, void* recv, u
 floe_status_t floe_reduce_scatter(floe_comm_t* comm, const void* send, void* recv, uint64_t count,
                                   floe_type_t type, floe_op_t op, floe_request_t** req) {
   return operation(comm, [&](Communicator& c) -> Status {
+    const uint64_t bytes = count * type_size(type);
+    const bool in_place = recv == place_in(send, c.rank() * bytes);
+    if (!req && (in_place ? is_fine(send) && is_fine(recv) : are_fine(send, c.size() * bytes, recv, bytes)))
+      if (auto again = repeat(c, {Kind::kReduceScatter, count, type, op}, send, recv))
+        return *std::move(again);
     const auto what = c.ops().find(op, type);
     if (!what.ok()) return what.status();
     FLOE_TRY(check_count(count, type, c.size()));
@@ -116,15 +128,17 @@ floe_status_t floe_reduce_scatter(floe_comm_t* comm, const void* send, void* rec
       return {FLOE_ERR_ARGUMENT, "reduce_scatter in place is recv = send + rank * count, not FLOE_IN_PLACE"};
     FLOE_TRY(check_buffer(send, count, "send"));
     FLOE_TRY(check_buffer(recv, count, "recv"));
-    const uint64_t bytes = count * type_size(type);
-    if (recv != static_cast<const std::byte*>(send) + c.rank() * bytes)
-      FLOE_TRY(check_overlap(send, c.size() * bytes, recv, bytes));
+    if (!in_place) FLOE_TRY(check_overlap(send, c.size() * bytes, recv, bytes));
     return conclude(c, c.reduce_scatter(send, recv, count, type, *what, !req), req);
   });
 }
 
 floe_status_t floe_barrier(floe_comm_t* comm, floe_request_t** req) {
-  return operation(comm, [&](Communicator& c) -> Status { return conclude(c, c.barrier(!req), req); });
+  return operation(comm, [&](Communicator& c) -> Status {
+    if (!req)
+      if (auto again = repeat(c, {Kind::kBarrier}, nullptr, nullptr)) return *std::move(again);
+    return conclude(c, c.barrier(!req), req);
+  });
 }
 
 floe_status_t floe_send(floe_comm_t* comm, const void* buffer, uint64_t count, floe_type_t type,

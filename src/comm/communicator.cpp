@@ -168,7 +168,7 @@ Communicator::Statistics Communicator::statistics() const {
   return result;
 }
 
-Status Communicator::count(Descriptor descriptor, Status started) {
+Status Communicator::count(const Descriptor& descriptor, Status started) {
   const uint64_t bytes = descriptor.count * type_size(descriptor.type);
   const auto kind = static_cast<Kind>(descriptor.kind);
   if (!started.ok()) {
@@ -199,13 +199,16 @@ Communicator::Started Communicator::scheduled(const Descriptor& descriptor, Sche
   return start(std::move(operation));
 }
 
-Communicator::Started Communicator::on_memory(Descriptor descriptor, Pattern pattern, const void* send,
+Communicator::Started Communicator::on_memory(const Descriptor& descriptor, Pattern pattern, const void* send,
                                               void* recv, bool wait) {
+  const DirectArgs args = {
+      pattern,         send, recv, descriptor.count, descriptor.type, descriptor.op, descriptor.root,
+      hash(descriptor)};
   // Direct operations take their turn when they are made: under the lock, in the order they start.
   const std::lock_guard guard(engine_->lock());
-  DirectOperation op = group_.direct()->make({pattern, send, recv, descriptor.count, descriptor.type,
-                                              descriptor.op, descriptor.root, hash(descriptor)});
+  DirectOperation op = group_.direct()->make(args);
   if (!wait || !op.is_short()) return start(std::make_shared<DirectCollective>(descriptor, op));
+  prepare(descriptor, args);
   std::shared_ptr<Collective> late;
   FLOE_TRY(count(descriptor, group_.run(descriptor, op, &late)));
   if (late) engine_->started(group_);
@@ -229,7 +232,7 @@ Communicator::Started Communicator::all_reduce(const void* send, void* recv, uin
   if (on_memory(op)) {
     if (const auto run = wait ? group_.direct()->small_reduce(count, type, op.op) : std::nullopt) {
       const std::lock_guard guard(engine_->lock());
-      last_ = {descriptor, hash(descriptor), *run};
+      last_reduce_ = {descriptor, hash(descriptor), *run};
     }
     return on_memory(descriptor, pattern::kAllReduce, send, recv, wait);
   }
@@ -245,24 +248,6 @@ Communicator::Started Communicator::all_reduce(const void* send, void* recv, uin
   }
   descriptor.root = FLOE_BFLOAT16;  // ranks that set another type are told so
   return scheduled(descriptor, op, narrow_all_reduce(size(), rank(), data, apart()), send, recv);
-}
-
-bool Communicator::repeat_all_reduce(const void* send, void* recv, uint64_t count, floe_type_t type,
-                                     floe_op_t op, std::shared_ptr<Operation>* late) {
-  const std::lock_guard guard(engine_->lock());
-  if (!last_ || !last_->run.is(count, type, op) || !last_->run.has_room()) return false;
-  if (!group_.begin_small(last_->descriptor)) return false;
-  ++statistics_.collectives;
-  statistics_.collective_bytes += last_->run.bytes();
-  constexpr int kLooks = 64;
-  const uint32_t all = group_.direct()->take_turn(last_->hash);
-  if (last_->run(send, recv, all, group_.oversubscribed() ? 1 : kLooks)) {
-    group_.end_small();
-    return true;
-  }
-  *late = group_.continue_small(last_->descriptor, last_->run.rest(send, recv, all));
-  if (*late) engine_->started(group_);
-  return true;
 }
 
 Communicator::Started Communicator::barrier(bool wait) {

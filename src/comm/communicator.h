@@ -2,6 +2,7 @@
 // by api/.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -70,6 +71,20 @@ class Communicator {
   // where noted. Null if it is complete already, which happens only where `wait` says that the caller would
   // wait for it at once.
   using Started = Result<std::shared_ptr<Operation>>;
+  // For a caller that would wait: the last collective of that kind but all_reduce once more, with other
+  // buffers, which have been checked. What else it was called with is known to be right: with small ones the
+  // checks are half of what a call costs. False if the last two had other shapes, or were not small ones on
+  // shared memory, or it can't run at once: start it as below. Its peers were late if there is an operation.
+  struct Shape {
+    Kind kind{};
+    uint64_t count = 0;
+    int type = 0;
+    int op = 0;
+    uint32_t root = 0;
+    bool operator==(const Shape&) const = default;
+  };
+  bool repeat(const Shape& shape, const void* send, void* recv, std::shared_ptr<Operation>* late);
+
   Started all_reduce(const void* send, void* recv, uint64_t count, floe_type_t type, Operator op, bool wait);
   // For a caller that would wait: the last all_reduce once more, of other buffers, which have been checked.
   // What else it was called with is known to be right: with small ones the checks are half of what a call
@@ -131,8 +146,9 @@ class Communicator {
   Started start_receive(Transfer transfer, bool wait);
   // Whether a reduction may run on shared memory, whose slots have no room for factors.
   bool on_memory(Operator op) const { return direct() && op.op != kPremulSum; }
-  Started on_memory(Descriptor descriptor, Pattern pattern, const void* send, void* recv, bool wait);
-  Status count(Descriptor descriptor, Status started);  // lock held; returns `started`
+  Started on_memory(const Descriptor& descriptor, Pattern pattern, const void* send, void* recv, bool wait);
+  void prepare(const Descriptor& descriptor, const DirectArgs& args);  // for repeat(); lock held
+  Status count(const Descriptor& descriptor, Status started);          // lock held; returns `started`
   Started scheduled(const Descriptor& descriptor, Schedule schedule, const void* send, void* recv);
   // A reduction: ranks exchange their factors if it is a premul-sum.
   Started scheduled(const Descriptor& descriptor, Operator op, Schedule schedule, const void* send,
@@ -144,13 +160,25 @@ class Communicator {
   std::atomic<floe_type_t> wire_type_{FLOE_FLOAT32};
   // Under the engine's lock:
   Statistics statistics_;
-  struct Last {  // all_reduce that repeat_all_reduce() may repeat
+  struct LastReduce {  // all_reduce that repeat_all_reduce() may repeat
     Descriptor descriptor;
     uint32_t hash;
     SmallReduce run;
   };
-  std::optional<Last> last_;
-  HostVote own_vote_{};  // of a rank that is alone on its host
+  std::optional<LastReduce> last_reduce_;
+  struct Last {  // another small collective of its kind
+    struct Ready {
+      Descriptor descriptor;
+      uint32_t hash;
+      uint64_t bytes;
+      SmallRepeat run;
+    };
+    Shape shape;
+    std::optional<Ready> ready;
+  };
+  std::array<Last, kKinds> last_{};
+  std::array<std::atomic<bool>, kKinds> ready_{};  // last_[kind].ready: a hint for who hasn't the lock
+  HostVote own_vote_{};                            // of a rank that is alone on its host
   std::unique_ptr<Agreement> agreement_;
 };
 

@@ -26,7 +26,9 @@ std::vector<Messenger::Route> routes(const std::vector<Member>& members) {
 }  // namespace
 
 Group::Group(GroupConfig config)
-    : config_(std::move(config)), messenger_(config_.key, config_.rank, routes(config_.members)) {}
+    : config_(std::move(config)), messenger_(config_.key, config_.rank, routes(config_.members)) {
+  if (const auto& own = config_.members[config_.rank].segment) alarm_ = &own->header().alarm;
+}
 
 // ---- Operations -----------------------------------------------------------------------------------------
 
@@ -37,11 +39,6 @@ Status Group::start(std::shared_ptr<Collective> collective) {
   return {};
 }
 
-void Group::remember(Descriptor descriptor) {
-  ++collective_sequence_;
-  recent_[collective_sequence_ % recent_.size()] = {collective_sequence_, descriptor};
-}
-
 void Group::enqueue(std::shared_ptr<Collective> collective) {
   collective->started(collective_sequence_, config_.name, config_.timeout_ms);
   collectives_.push_back(std::move(collective));
@@ -49,7 +46,7 @@ void Group::enqueue(std::shared_ptr<Collective> collective) {
   if (fault_.ok() && collectives_.size() == 1) step_collectives();
 }
 
-Status Group::run(Descriptor descriptor, DirectOperation& op, std::shared_ptr<Collective>* late) {
+Status Group::run(const Descriptor& descriptor, DirectOperation& op, std::shared_ptr<Collective>* late) {
   if (!may_run_at_once()) {
     *late = std::make_shared<DirectCollective>(descriptor, op);
     return start(*late);
@@ -61,7 +58,7 @@ Status Group::run(Descriptor descriptor, DirectOperation& op, std::shared_ptr<Co
   return {};
 }
 
-std::shared_ptr<Collective> Group::continue_small(Descriptor descriptor, SmallExchange op) {
+std::shared_ptr<Collective> Group::continue_small(const Descriptor& descriptor, SmallExchange op) {
   published_ = true;
   if (run_at_once(op)) return nullptr;
   auto late =
@@ -86,11 +83,6 @@ bool Group::run_at_once(Protocol& op) {
     if (poll == Poll::kPending && turn > kPollsBeforeWaking) pause_cpu();
   }
   return false;
-}
-
-bool Group::may_run_at_once() {
-  check_alarm();
-  return collectives_.empty() && fault_.ok() && !peer_fault_ && !disagrees_;
 }
 
 Status Group::start(std::shared_ptr<MessageOperation> message) {

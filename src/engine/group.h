@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -74,20 +75,21 @@ class Group final : public PacketSink {
   Status start(std::shared_ptr<Collective> collective);
   // For a caller that would wait: runs a direct collective right here while its peers are about to arrive,
   // which costs no allocation and no look at the clock. *late is the operation, started, if they were not.
-  Status run(Descriptor descriptor, DirectOperation& op, std::shared_ptr<Collective>* late);
-  // The same, split up, for a caller that does the work of one that is small itself: begin_small() if it may
-  // run at once, and then either end_small(), or continue_small() if its peers were late.
-  bool begin_small(Descriptor descriptor) {
-    if (!may_run_at_once()) return false;
-    remember(descriptor);
-    return true;
+  Status run(const Descriptor& descriptor, DirectOperation& op, std::shared_ptr<Collective>* late);
+  // The same, split up, for a caller that does the work of one that is small itself: if it may_run_at_once(),
+  // begin_small(), and then either end_small(), or continue_small() if its peers were late.
+  bool may_run_at_once() {
+    check_alarm();
+    return collectives_.empty() && fault_.ok() && !peer_fault_ && !disagrees_;
   }
+  void begin_small(const Descriptor& descriptor) { remember(descriptor); }
   void end_small() {
     published_ = true;
     ++completed_;
     wake_peers();
   }
-  std::shared_ptr<Collective> continue_small(Descriptor descriptor, SmallExchange op);  // null: it has ended
+  std::shared_ptr<Collective> continue_small(const Descriptor& descriptor,
+                                             SmallExchange op);  // null: it has ended
   Status start(std::shared_ptr<MessageOperation> message);
   // For a caller that would wait: sends a message that goes into one packet, if there is room for it now;
   // false: start() it.
@@ -156,13 +158,19 @@ class Group final : public PacketSink {
 
   int step_collectives();
   int reap_messages();
-  void check_alarm();
+  void check_alarm() {
+    if (alarm_ && alarm_->load(std::memory_order_relaxed) != 0) [[unlikely]]
+      take_alarm();
+  }
+  void take_alarm();
   // Why no operation may start any more, or OK.
   Status refusal(const Descriptor& descriptor);
-  bool may_run_at_once();
   template <class Protocol>
   bool run_at_once(Protocol& op);
-  void remember(Descriptor descriptor);
+  void remember(const Descriptor& descriptor) {
+    ++collective_sequence_;
+    recent_[collective_sequence_ % recent_.size()] = {collective_sequence_, descriptor};
+  }
   void enqueue(std::shared_ptr<Collective> collective);
   Transfer& take_up(std::shared_ptr<MessageOperation> message);
   void check_members();
@@ -196,6 +204,7 @@ class Group final : public PacketSink {
 
   GroupConfig config_;
   Messenger messenger_;
+  std::atomic<uint32_t>* alarm_ = nullptr;               // of this rank's segment, if it has one
   std::deque<std::shared_ptr<Collective>> collectives_;  // only the first one runs
   std::vector<std::shared_ptr<MessageOperation>> messages_;
   EndedMessages ended_messages_;  // some of them

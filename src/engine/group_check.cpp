@@ -64,12 +64,10 @@ void Group::hear_of_ends() {
   ends_heard_ = news;
 }
 
-void Group::check_alarm() {
-  const auto& own = config_.members[rank()].segment;
-  if (!own || own->header().alarm.load(std::memory_order_relaxed) == 0) return;
+void Group::take_alarm() {
   // Acquire: pairs with the release in publish_state(); the peer's state is seen. Cleared before the look,
   // so that an alarm that comes meanwhile is not lost.
-  own->header().alarm.exchange(0, std::memory_order_acq_rel);
+  alarm_->exchange(0, std::memory_order_acq_rel);
   if (fault_.ok()) check_members();
 }
 

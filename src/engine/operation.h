@@ -35,6 +35,8 @@ enum class Kind : uint8_t {
   kCreation,  // the barriers by which ranks know that all have a new communicator
 };
 
+constexpr size_t kKinds = static_cast<size_t>(Kind::kCreation) + 1;
+
 // What the descriptor says of blocks: their count, if they are all equal; kAllGatherV, kReduceScatterV: the
 // sum of the counts, and their digest in `root`; the other v-forms: nothing, as each pair of ranks agrees on
 // a block between them alone, so that messages may turn out to have the wrong size.

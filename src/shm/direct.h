@@ -16,6 +16,7 @@
 #include "shm/return_line.h"
 #include "shm/small_exchange.h"
 #include "shm/small_reduce.h"
+#include "shm/small_repeat.h"
 #include "shm/stream.h"
 
 namespace floe {
@@ -83,6 +84,12 @@ class DirectPath {
     const bool small = choices_[pattern::kAllReduce].at(count * type_size(type)) == Protocol::kSmall;
     if (!small || ranks_.size() > SmallReduce::kMostRanks) return std::nullopt;
     return SmallReduce(ranks_, small_, count, type, op);
+  }
+  // For further calls of the same shape, of others; if they are small.
+  std::optional<SmallRepeat> small_repeat(const DirectArgs& shape) {
+    const bool small = choices_[shape.pattern].at(shape.count * type_size(shape.type)) == Protocol::kSmall;
+    if (!small || ranks_.size() < 2 || ranks_.size() > SmallRepeat::kMostRanks) return std::nullopt;
+    return SmallRepeat(ranks_, small_, shape);
   }
 
   // For collectives that run as messages: tells the peers that this rank has entered the one numbered

@@ -18,9 +18,7 @@ void Movement::keep(uint32_t source, const std::byte* slot, uint64_t begin, uint
 
 void Movement::keep_own(uint64_t begin, uint64_t bytes) const {
   if (bytes == 0) return;
-  const bool one_for_all = args_.pattern.publish == Pattern::Ranks::kRoot && !args_.pattern.block_each;
-  const bool has_own = args_.pattern.block_each ? publishes(self_) : reads(self_);
-  if (has_own && !one_for_all) copy(kept(self_) + begin, sent(self_) + begin, bytes);
+  if (keeps_own()) copy(kept(self_) + begin, sent(self_) + begin, bytes);
 }
 
 }  // namespace floe

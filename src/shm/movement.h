@@ -81,6 +81,11 @@ class Movement {
   }
   // The same part, from the slot of `source`, which publishes; or this rank's own.
   void keep(uint32_t source, const std::byte* slot, uint64_t begin, uint64_t bytes) const;
+  // Whether this rank keeps a block of its own.
+  bool keeps_own() const {
+    const bool one_for_all = args_.pattern.publish == Pattern::Ranks::kRoot && !args_.pattern.block_each;
+    return !one_for_all && (args_.pattern.block_each ? publishes(self_) : reads(self_));
+  }
   void keep_own(uint64_t begin, uint64_t bytes) const;
   // slot_of(rank): those of the other ranks.
   template <class SlotOf>

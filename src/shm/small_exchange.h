@@ -3,9 +3,11 @@
 // published turn t has finished all before it. So slots are used in turn without acknowledgements.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <vector>
 
 #include "shm/local_ranks.h"
@@ -29,6 +31,22 @@ class SmallSlot {
   std::byte* slot_;
 };
 
+// memcpy() of a few bytes, whose call alone would be a good part of what it takes. `to` may be `from`.
+inline void copy_small(std::byte* to, const std::byte* from, uint64_t bytes) {
+  const auto ends = [&]<size_t kPart>(std::array<std::byte, kPart> first) {
+    std::array<std::byte, kPart> last;
+    std::memcpy(first.data(), from, kPart);
+    std::memcpy(last.data(), from + bytes - kPart, kPart);
+    std::memcpy(to, first.data(), kPart);
+    std::memcpy(to + bytes - kPart, last.data(), kPart);
+  };
+  if (bytes - 8 <= 8) return ends(std::array<std::byte, 8>());
+  if (bytes - 16 <= 16) return ends(std::array<std::byte, 16>());
+  if (bytes - 32 <= 32) return ends(std::array<std::byte, 32>());
+  if (bytes - 4 <= 4) return ends(std::array<std::byte, 4>());
+  if (bytes != 0) std::memmove(to, from, bytes);
+}
+
 class SmallExchange {
  public:
   // What outlives an operation.
@@ -36,8 +54,13 @@ class SmallExchange {
     explicit State(uint32_t ranks) : seen(ranks) {}
     // Whether `rank` has finished the turn whose slot this rank takes next, as far as is known.
     bool has_room(uint32_t rank) const { return seen[rank] + SegmentLayout::kSmallSlots > turn + 1; }
+    // Looks up to `looks` times for several turns at once, and then for the one.
+    bool find_room(const LocalRanks& ranks, uint32_t rank, int looks);
     // Takes a turn, for which there is room, with the same data for all. Returns its number.
     uint64_t publish(const LocalRanks& ranks, const void* data, uint64_t bytes, uint32_t hash);
+    // The same for data that the caller copies to where begin() says.
+    std::byte* begin(const LocalRanks& ranks);
+    uint64_t end(const LocalRanks& ranks, uint32_t hash) const;
     uint64_t turn = 0;           // operations started
     std::vector<uint64_t> seen;  // the last turn that each rank, this one too, is known to have published
   };

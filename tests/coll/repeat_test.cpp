@@ -95,6 +95,7 @@ TEST(RepeatedCall, RefusesWhatTheFirstRefuses) {
   refuse([](Rank& r, float* data) {
     const auto again = [&] { ASSERT_FLOE_OK(sum(r, FLOE_IN_PLACE, data, 2)); };
     again();
+    again();
     expect_refused(FLOE_ERR_ARGUMENT, sum(r, FLOE_IN_PLACE, nullptr, 2), "is NULL");
     again();
     expect_refused(FLOE_ERR_ARGUMENT, sum(r, nullptr, data, 2), "send is NULL");

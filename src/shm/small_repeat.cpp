@@ -1,0 +1,81 @@
+#include "shm/small_repeat.h"
+
+#include <algorithm>
+#include <array>
+
+namespace floe {
+
+SmallRepeat::SmallRepeat(const LocalRanks& ranks, SmallExchange::State& state, const DirectArgs& shape)
+    : ranks_(&ranks), state_(&state), shape_(shape) {
+  const uint32_t self = ranks.self(), n = ranks.size();
+  const Movement what(shape, n, self);
+  const bool from_root = shape.pattern.publish == Pattern::Ranks::kRoot;
+  block_ = what.block_bytes();
+  publishes_ = what.publishes(self);
+  slot_offset_ = shape.pattern.block_each ? self * block_ : 0;
+  recv_stride_ = shape.pattern.reduces || from_root ? 0 : block_;
+  begin_ = from_root ? shape.root : 0;
+  end_ = from_root ? shape.root + 1 : n;
+  if (!what.reads(self)) end_ = begin_;
+  keeps_own_ = !shape.pattern.reduces && what.keeps_own();
+  fetches_ahead_ = !publishes_;
+  if (shape.pattern.reduces && what.reads(self)) reduction_.emplace(shape.count, shape.type, shape.op, n);
+}
+
+uint64_t SmallRepeat::publish(const void* send, uint32_t hash) const {
+  if (!shape_.pattern.block_each || !publishes_)
+    return state_->publish(*ranks_, send, publishes_ ? block_ : 0, hash);
+  const uint32_t self = ranks_->self(), n = ranks_->size();
+  const auto* const from = static_cast<const std::byte*>(send);
+  std::byte* const slot = state_->begin(*ranks_);
+  for (uint32_t reader = 0; reader < n; ++reader)
+    if (reader != self) copy_small(slot + reader * block_, from + reader * block_, block_);
+  return state_->end(*ranks_, hash);
+}
+
+// A rank that only reads is often behind those that only give: what they have published, or will, comes while
+// this turn ends. Where both publish it would take away lines that the peer is about to write.
+inline void SmallRepeat::fetch_ahead(const Segment& peer, uint64_t turn) const {
+  constexpr uint64_t kLine = 64, kMostLines = 5;
+  constexpr uint64_t kAhead = 2;
+  const std::byte* const slot = peer.small_slot(turn + kAhead);
+  const uint64_t begin = slot_offset_ / kLine;
+  const uint64_t end = begin + std::min(kMostLines, (sizeof(uint64_t) + block_ + kLine - 1) / kLine);
+  if (begin != 0) __builtin_prefetch(slot);
+  for (uint64_t line = begin; line < end; ++line) __builtin_prefetch(slot + line * kLine);
+}
+
+bool SmallRepeat::operator()(const void* send, void* recv, uint32_t hash, int looks) const {
+  const uint32_t self = ranks_->self();
+  const uint64_t turn = publish(send, hash);
+  const uint64_t wanted = Flag::word(turn, hash);
+  const auto* const own = static_cast<const std::byte*>(send) + slot_offset_;
+  auto* const to = static_cast<std::byte*>(recv);
+  if (keeps_own_ && to + self * recv_stride_ != own) copy_small(to + self * recv_stride_, own, block_);
+  std::array<const void*, kMostRanks> sources;
+  for (uint32_t rank = begin_; rank < end_; ++rank) {
+    sources[rank] = own;
+    if (rank == self) continue;
+    const Segment& peer = (*ranks_)[rank];
+    const SmallSlot slot(peer, turn);
+    for (int look = 0; slot.flag() != wanted; ++look)
+      if (look == looks) return false;
+    state_->seen[rank] = turn;
+    if (fetches_ahead_) fetch_ahead(peer, turn);
+    const std::byte* const data = slot.data() + slot_offset_;
+    sources[rank] = data;
+    if (!reduction_) copy_small(to + rank * recv_stride_, data, block_);
+  }
+  if (reduction_) (*reduction_)(recv, sources.data());
+  return true;
+}
+
+SmallExchange SmallRepeat::rest(const void* send, void* recv, uint32_t hash) const {
+  DirectArgs args = shape_;
+  args.send = send;
+  args.recv = recv;
+  args.hash = hash;
+  return {*ranks_, *state_, args, state_->turn};
+}
+
+}  // namespace floe

@@ -1,0 +1,47 @@
+// A small collective that is called again and again with the same shape: what SmallReduce is to all_reduce,
+// where what only others need would take a twelfth of the time.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "reduce/reduce.h"
+#include "shm/local_ranks.h"
+#include "shm/small_exchange.h"
+
+namespace floe {
+
+class SmallRepeat {
+ public:
+  static constexpr uint32_t kMostRanks = 16;
+
+  // `shape`: a call of two ranks or more that is small. Its buffers do not matter.
+  SmallRepeat(const LocalRanks& ranks, SmallExchange::State& state, const DirectArgs& shape);
+  // Whether a turn can start, after up to `looks` looks at a peer that is behind.
+  bool find_room(int looks) const {
+    for (uint32_t rank = 0; rank < ranks_->size(); ++rank)
+      if (!state_->has_room(rank) && !state_->find_room(*ranks_, rank, looks)) return false;
+    return true;
+  }
+  // Publishes, and looks `looks` times for each peer's data. False if not all had come: rest() goes on.
+  bool operator()(const void* send, void* recv, uint32_t hash, int looks) const;
+  SmallExchange rest(const void* send, void* recv, uint32_t hash) const;
+
+ private:
+  uint64_t publish(const void* send, uint32_t hash) const;
+  void fetch_ahead(const Segment& peer, uint64_t turn) const;
+
+  const LocalRanks* ranks_;
+  SmallExchange::State* state_;
+  DirectArgs shape_;
+  uint64_t block_;        // bytes
+  uint64_t slot_offset_;  // this rank's block in a peer's slot, and in its own send buffer
+  uint64_t recv_stride_;  // from one source's block to the next in the receive buffer
+  uint32_t begin_, end_;  // the ranks that this one reads from, itself apart
+  bool publishes_;
+  bool keeps_own_;
+  bool fetches_ahead_;
+  std::optional<FixedReduction> reduction_;
+};
+
+}  // namespace floe

@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
 """floe-bench between hosts pretended on this machine, beside Gloo, with the share of the link.
 
-usage: between_hosts.py [--hosts N] [--rate 1gbit] [--bench FILE] [-- OPTION OF floe-bench ...]
+usage: between_hosts.py [--hosts N] [--rate 1gbit] [--bare] [--bench FILE] [-- OPTION ...]
 
 Needs root. The hosts are network namespaces (tests/netns/cluster.py). `--rate` shapes both ends of
 each host's cable with a token bucket: bursts of 200 us, at least 70,000 bytes; a queue of 10 ms.
 "limit" is what that rate needs for the 2(n-1)/n of the bytes that an all_reduce must send; "of it"
 is limit / time, of which TCP's headers take 4.4 %; "cpu" is that of a call on a rank, of all its
-threads, the mean. All hosts share this machine's CPUs and caches.
+threads, the mean. All hosts share this machine's CPUs and caches: `--bare` shows what TCP alone
+makes of that, with plain sockets that move as many bytes round a ring, and add nothing. The options
+are those of floe-bench.
 """
 
 import argparse
@@ -24,6 +26,8 @@ from cluster import Cluster, missing  # noqa: E402
 
 UNITS = {"k": 1e3, "m": 1e6, "g": 1e9}
 SIZES = "8,16K,64K,256K,1M,25M"
+BARE_PORT = "7000"
+BARE_COLUMNS = ("bytes", "min_us", "p50_us", "mean_us", "p99_us", "cpu_us")
 DEFAULTS = ["--dtype", "float32", "--in-place", "--sizes", SIZES, "--peer", "gloo"]
 
 
@@ -44,12 +48,40 @@ def print_row(row: dict[str, str], hosts: int, rate: float | None) -> None:
     print(line + ("" if row["errors"] == "0" else f"  {row['errors']} WRONG"))
 
 
+def size_in_bytes(text: str) -> int:
+    unit = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}.get(text[-1], 1)
+    return int(text.rstrip("KMG")) * unit
+
+
+def bare_tcp(cluster: Cluster, program: Path, sizes: str, seconds: float) -> list[dict[str, str]]:
+    """What TCP alone takes for the bytes of an all_reduce, of the host that took longest."""
+    each = [str(size_in_bytes(size)) for size in sizes.split(",")]
+    running = []
+    for host in range(cluster.hosts):
+        following = cluster.address((host + 1) % cluster.hosts)
+        ring = [str(host), str(cluster.hosts), following, BARE_PORT]
+        running.append(cluster.start(host, [str(program), *ring, *each], {}))
+    rows: dict[str, dict[str, str]] = {}
+    for process in running:
+        out, err = process.communicate(timeout=seconds)
+        if process.returncode:
+            raise RuntimeError(err)
+        for line in out.splitlines():
+            row = dict(zip(BARE_COLUMNS, line.split(","), strict=True))
+            longest = rows.get(row["bytes"])
+            if not longest or float(row["p50_us"]) > float(longest["p50_us"]):
+                rows[row["bytes"]] = row
+    common = {"op": "all_reduce", "dtype": "", "peer": "bare TCP", "errors": "0"}
+    return [{**row, **common} for row in rows.values()]
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--hosts", type=int, default=2)
     parser.add_argument("--rate", help="of each cable, as tc(8) has it; default: unshaped")
+    parser.add_argument("--bare", action="store_true", help="TCP without floe, too")
     parser.add_argument("--bench", default=str(ROOT / "build" / "tools" / "floe-bench"))
     parser.add_argument("--seconds", type=float, default=600, help="limit of the whole run")
     parser.add_argument("options", nargs="*", help=f"default: {' '.join(DEFAULTS)}")
@@ -62,6 +94,11 @@ def main() -> int:
             cluster.shape(rate)
         figures = Path(folder, "figures.csv")
         options = given.options or DEFAULTS
+        bare = []
+        if given.bare:
+            sizes = options[options.index("--sizes") + 1] if "--sizes" in options else SIZES
+            program = Path(given.bench).with_name("bare_tcp")
+            bare = bare_tcp(cluster, program, sizes, given.seconds)
         command = [given.bench, "--join", *options, "--cpu", "--csv", str(figures)]
         # Gloo takes the host's name, which may be that of the loopback.
         ranks = cluster.launch(command, given.seconds, {"GLOO_SOCKET_IFNAME": "eth0"})
@@ -73,7 +110,7 @@ def main() -> int:
     print(f"# {given.hosts} hosts, {given.rate or 'unshaped'}; us; {rows[0]['machine']}")
     names = "".join(f"{name:>12}" for name in ("p50", "mean", "p99", "cpu", "limit"))
     print(f"# {'min':>52}{names}  of it (p50, mean)")
-    for row in rows:
+    for row in [*bare, *rows]:
         print_row(row, given.hosts, rate)
     return 0
 

@@ -4,8 +4,8 @@
 //   long    kAnnounce -> kReady -> kData ..., straight into the receiver's buffer
 //
 // What fits into four packets is eager: asking first takes two crossings, a tenth of 256 KiB's time. So is,
-// where packets queue on a link (Transport::queues()), what fits into the window: the answer to an announcement
-// would come behind all that the receiver is sending.
+// where packets queue on a link (Transport::queues()), what fits into the window: the answer to an
+// announcement would come behind all that the receiver is sending.
 //
 // Messages with one tag to one rank end in the order in which they were sent: none is eager while one before
 // it is announced. Others may overtake.

@@ -77,10 +77,14 @@ void CopyOut::next_phase() {
       left_ = lap_;
       usual_ = other_ = 0;
       return;
-    case Phase::kTimeUsual:
-      phase_ = Phase::kChange;
-      left_ = kLapsToChange * lap_;
+    case Phase::kTimeUsual: {
+      constexpr double kSame = 1.25;
+      const bool same = usual_ < kSame * chosen_at_ && chosen_at_ < kSame * usual_;
+      const bool try_other = !same || ++looks_ == kMostLooks;
+      phase_ = try_other ? Phase::kChange : Phase::kUse;
+      left_ = (try_other ? kLapsToChange : laps_of_use_) * lap_;
       return;
+    }
     case Phase::kChange:
       phase_ = Phase::kTimeOther;
       left_ = lap_;
@@ -92,8 +96,11 @@ void CopyOut::next_phase() {
       constexpr double kReadingFromMemory = 2.5;
       const double ordinary = non_temporal_ ? other_ : usual_, streamed = non_temporal_ ? usual_ : other_;
       const bool before = std::exchange(non_temporal_, streamed * kReadingFromMemory < ordinary);
-      // Where cores stay where they are, trying a way that is five times slower must cost little.
-      laps_of_use_ = non_temporal_ != before ? kFewestLapsOfUse : std::min(4 * laps_of_use_, kMostLapsOfUse);
+      chosen_at_ = non_temporal_ ? streamed : ordinary;
+      looks_ = 0;
+      // Where sizes change, and with them the time of a byte, trying a way that is five times slower must
+      // cost little.
+      laps_of_use_ = non_temporal_ != before ? kFewestLapsOfUse : std::min(2 * laps_of_use_, kMostLapsOfUse);
       phase_ = Phase::kUse;
       left_ = laps_of_use_ * lap_;
       return;

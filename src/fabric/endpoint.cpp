@@ -85,18 +85,7 @@ Status Endpoint::open_objects() {
   fi_av_attr av{};
   av.type = info->domain_attr->av_type;
   if (int code = ::fi_av_open(domain_, &av, &peers_, nullptr)) return failed("fi_av_open", code);
-  if (int code = ::fi_endpoint(domain_, info, &endpoint_, nullptr)) {
-    port_taken_ = code == -FI_EADDRINUSE;
-    return failed("fi_endpoint", code);
-  }
-  if (int code = ::fi_ep_bind(endpoint_, &peers_->fid, 0))
-    return failed("fi_ep_bind to the address vector", code);
-  if (int code = ::fi_ep_bind(endpoint_, &queue_->fid, FI_TRANSMIT | FI_RECV))
-    return failed("fi_ep_bind to the completion queue", code);
-  if (int code = ::fi_enable(endpoint_)) {
-    port_taken_ = code == -FI_EADDRINUSE;
-    return failed("fi_enable", code);
-  }
+  FLOE_TRY(open_endpoint());
   registrations_ = Registrations(domain_, endpoint_, info->domain_attr->mr_mode, provider_.always_registers);
   char bytes[EndpointAddress::kMaxName];
   size_t size = sizeof bytes;
@@ -104,6 +93,27 @@ Status Endpoint::open_objects() {
   name_.assign(bytes, size);
   gate_.shut(name_, name_format());
   return {};
+}
+
+Status Endpoint::open_endpoint() {
+  // libfabric's shm gives an endpoint a file named by process and number. One that a killed process with this
+  // one's id has left behind is in the way; the next number's is not.
+  constexpr int kAttempts = 16;
+  for (int attempt = 1;; ++attempt) {
+    if (int code = ::fi_endpoint(domain_, provider_.info.get(), &endpoint_, nullptr)) {
+      port_taken_ = code == -FI_EADDRINUSE;
+      return failed("fi_endpoint", code);
+    }
+    if (int code = ::fi_ep_bind(endpoint_, &peers_->fid, 0))
+      return failed("fi_ep_bind to the address vector", code);
+    if (int code = ::fi_ep_bind(endpoint_, &queue_->fid, FI_TRANSMIT | FI_RECV))
+      return failed("fi_ep_bind to the completion queue", code);
+    const int code = ::fi_enable(endpoint_);
+    if (code == 0) return {};
+    port_taken_ = code == -FI_EADDRINUSE;
+    if (code != -FI_EBUSY || attempt == kAttempts) return failed("fi_enable", code);
+    close(endpoint_);
+  }
 }
 
 Status Endpoint::open_queue() {

@@ -76,6 +76,7 @@ class Endpoint {
   Status open_objects();
   bool set_port(uint16_t port);
   Status open_queue();
+  Status open_endpoint();
 
   static constexpr size_t kBatch = 16;
 

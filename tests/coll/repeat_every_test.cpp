@@ -22,11 +22,14 @@ constexpr std::array<uint64_t, 9> kCounts = {1, 2, 3, 4, 8, 14, 15, 40, 90};
 constexpr std::array kBlockKinds = {BlockCollective::kAllToAll, BlockCollective::kGather,
                                     BlockCollective::kScatter};
 
+// From one root to the next.
+uint32_t step(const Rank& r) { return r.size > 4 ? 7 : 1; }
+
 TEST_P(RepeatedKind, WithOtherBuffersAndRoots) {
   run_ranks(GetParam(), [](Rank& r) {
     uint64_t seed = 0;
     for (const uint64_t count : kCounts)
-      for (uint32_t root = 0; root<r.size; root += r.size> 4 ? 7 : 1)
+      for (uint32_t root = 0; root < r.size; root += step(r))
         for (const bool in_place : {false, true}) {
           for (const Collective kind : all_collectives())
             for (int round = 0; round < 4; ++round)
@@ -68,7 +71,7 @@ TEST_P(RepeatedKind, AmongOthersWithRanksAheadAndBehind) {
 TEST_P(RepeatedKind, WhatIsReadLateIsThatOfItsTurn) {
   run_ranks(GetParam(), [](Rank& r) {
     for (const uint64_t count : {1, 2, 16, 100})
-      for (uint32_t root = 0; root<r.size; root += r.size> 4 ? 7 : 1)
+      for (uint32_t root = 0; root < r.size; root += step(r))
         for (int i = 0; i < 200; ++i) {
           if (r.rank != root && i % 50 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
           std::vector<int32_t> data(count, r.rank == root ? i : -1);
@@ -78,7 +81,7 @@ TEST_P(RepeatedKind, WhatIsReadLateIsThatOfItsTurn) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Ranks, RepeatedKind, testing::Values(1, 2, 3, 4, 17));
+INSTANTIATE_TEST_SUITE_P(Ranks, RepeatedKind, testing::Values(1, 2, 3, 4, 16, 17));
 
 struct Named {
   const char* name;
@@ -168,6 +171,32 @@ TEST(RepeatedCallOfEveryKind, NamesARankThatCallsSomethingElse) {
       expect_refused(FLOE_ERR_MISMATCH, got, "rank 1");
       EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(kSanitized ? 20 : 5));
     });
+}
+
+// A rank that only gave, or gave where another one should have, learns of it where it waits.
+TEST(RepeatedCallOfEveryKind, NamesARankThatCallsARootedOneOtherwise) {
+  struct Call {
+    uint64_t count = 4;
+    floe_type_t type = FLOE_INT32;
+    uint32_t root = 0;
+  };
+  for (const Call& other : {Call{.count = 5}, Call{.type = FLOE_FLOAT32}, Call{.root = 1}, Call{.root = 2}})
+    for (const bool reduces : {false, true})
+      run_ranks(3, [&other, reduces](Rank& r) {
+        std::array<int32_t, 8> send{}, recv{};
+        const auto call = [&](const Call& c) {
+          return reduces ? floe_reduce(r.comm, send.data(), recv.data(), c.count, c.type, FLOE_SUM, c.root,
+                                       nullptr)
+                         : floe_broadcast(r.comm, recv.data(), c.count, c.type, c.root, nullptr);
+        };
+        for (int i = 0; i < 10; ++i) ASSERT_FLOE_OK(call({}));
+        ASSERT_FLOE_OK(floe_barrier(r.comm, nullptr));  // or a rank may hear of it in those
+        const auto begin = std::chrono::steady_clock::now();
+        floe_status_t got = call(r.rank == 1 ? other : Call{});
+        if (got == FLOE_OK) got = floe_barrier(r.comm, nullptr);
+        expect_refused(FLOE_ERR_MISMATCH, got, "rank 1");
+        EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(kSanitized ? 20 : 5));
+      });
 }
 
 TEST(RepeatedCallOfEveryKind, AfterAnAbortFails) {

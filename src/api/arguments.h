@@ -67,9 +67,9 @@ inline std::byte* place_in(const void* buffer, uint64_t offset) {
   return reinterpret_cast<std::byte*>(reinterpret_cast<uintptr_t>(buffer) + offset);
 }
 
-// A blocking call with buffers that are fine, if it is like the last one of its kind: see
-// Communicator::repeat. Nothing if it isn't.
 std::optional<Status> conclude_late(const Communicator& comm, std::shared_ptr<Operation> late);
+// A blocking call with buffers that are fine, if it is like the last two of its kind: see
+// Communicator::repeat. Nothing if it isn't.
 inline std::optional<Status> repeat(Communicator& comm, const Communicator::Shape& shape, const void* send,
                                     void* recv) {
   std::shared_ptr<Operation> late;

@@ -88,8 +88,8 @@ class Group final : public PacketSink {
     ++completed_;
     wake_peers();
   }
-  std::shared_ptr<Collective> continue_small(const Descriptor& descriptor,
-                                             SmallExchange op);  // null: it has ended
+  // Null: it has ended.
+  std::shared_ptr<Collective> continue_small(const Descriptor& descriptor, SmallExchange op);
   Status start(std::shared_ptr<MessageOperation> message);
   // For a caller that would wait: sends a message that goes into one packet, if there is room for it now;
   // false: start() it.

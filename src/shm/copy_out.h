@@ -38,9 +38,9 @@ class CopyOut {
   bool non_temporal_ = false;  // the usual way
   // Ticks a byte; 0: not timed yet. The last one: the usual way's when it was chosen.
   double usual_ = 0, other_ = 0, chosen_at_ = 0;
-  uint64_t laps_of_use_ =
-      kFewestLapsOfUse;  // until the next look; more each time that a trial changes nothing
-  uint32_t looks_ = 0;   // at the usual way since it was chosen
+  // Until the next look; more each time that a trial changes nothing.
+  uint64_t laps_of_use_ = kFewestLapsOfUse;
+  uint32_t looks_ = 0;  // at the usual way since it was chosen
 };
 
 }  // namespace floe

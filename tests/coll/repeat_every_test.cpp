@@ -200,17 +200,27 @@ TEST(RepeatedCallOfEveryKind, NamesARankThatCallsARootedOneOtherwise) {
 }
 
 TEST(RepeatedCallOfEveryKind, AfterAnAbortFails) {
-  for (const auto& [name, call] : calls())
-    run_ranks(2, [&call = call](Rank& r) {
-      std::array<float, 8> send{}, recv{};
-      for (int i = 0; i < 10; ++i) ASSERT_FLOE_OK(call(r, send.data(), recv.data(), 1, FLOE_FLOAT32, 0));
-      floe_barrier(r.comm, nullptr);
-      if (r.rank == 0) floe_comm_abort(r.comm);
-      // Who only gives may be through before it hears of it.
-      floe_status_t got = FLOE_OK;
-      while (got == FLOE_OK) got = call(r, send.data(), recv.data(), 1, FLOE_FLOAT32, 0);
-      expect_refused(FLOE_ERR_ABORTED, got, "floe_comm_abort");
-    });
+  std::vector<Named> all = calls();
+  all.push_back({"broadcast", [](Rank& r, const void*, void* d, uint64_t n, floe_type_t t, uint32_t root) {
+                   return floe_broadcast(r.comm, d, n, t, root, nullptr);
+                 }});
+  all.push_back({"barrier", [](Rank& r, const void*, void*, uint64_t, floe_type_t, uint32_t) {
+                   return floe_barrier(r.comm, nullptr);
+                 }});
+  for (const auto& [name, call] : all)
+    for (const uint32_t size : {2, 3})
+      for (const uint32_t root : {0u, size - 1})
+        run_ranks(size, [&call = call, root](Rank& r) {
+          std::array<float, 8> send{}, recv{};
+          for (int i = 0; i < 10; ++i)
+            ASSERT_FLOE_OK(call(r, send.data(), recv.data(), 1, FLOE_FLOAT32, root));
+          floe_barrier(r.comm, nullptr);
+          if (r.rank == 0) floe_comm_abort(r.comm);
+          // Who only gives may be through before it hears of it.
+          floe_status_t got = FLOE_OK;
+          while (got == FLOE_OK) got = call(r, send.data(), recv.data(), 1, FLOE_FLOAT32, root);
+          expect_refused(FLOE_ERR_ABORTED, got, "floe_comm_abort");
+        });
 }
 
 // A root that runs ahead must stop for its readers, and say who it waits for.

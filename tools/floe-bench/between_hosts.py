@@ -55,18 +55,14 @@ def size_in_bytes(text: str) -> int:
 
 def bare_tcp(cluster: Cluster, program: Path, sizes: str, seconds: float) -> list[dict[str, str]]:
     """What TCP alone takes for the bytes of an all_reduce, of the host that took longest."""
+    ring = ",".join(cluster.address(host) for host in range(cluster.hosts))
     each = [str(size_in_bytes(size)) for size in sizes.split(",")]
-    running = []
-    for host in range(cluster.hosts):
-        following = cluster.address((host + 1) % cluster.hosts)
-        ring = [str(host), str(cluster.hosts), following, BARE_PORT]
-        running.append(cluster.start(host, [str(program), *ring, *each], {}))
+    command = [str(program), "--hosts", ring, "--port", BARE_PORT, *each]
     rows: dict[str, dict[str, str]] = {}
-    for process in running:
-        out, err = process.communicate(timeout=seconds)
-        if process.returncode:
-            raise RuntimeError(err)
-        for line in out.splitlines():
+    for rank in cluster.launch(command, seconds):
+        if rank.returncode:
+            raise RuntimeError(f"bare_tcp on host {rank.rank}: {rank.stderr}")
+        for line in rank.stdout.splitlines():
             row = dict(zip(BARE_COLUMNS, line.split(","), strict=True))
             longest = rows.get(row["bytes"])
             if not longest or float(row["p50_us"]) > float(longest["p50_us"]):
@@ -96,7 +92,9 @@ def main() -> int:
         options = given.options or DEFAULTS
         bare = []
         if given.bare:
-            sizes = options[options.index("--sizes") + 1] if "--sizes" in options else SIZES
+            of_bench = argparse.ArgumentParser(allow_abbrev=False)
+            of_bench.add_argument("--sizes", default=SIZES)
+            sizes = of_bench.parse_known_args(options)[0].sizes
             program = Path(given.bench).with_name("bare_tcp")
             bare = bare_tcp(cluster, program, sizes, given.seconds)
         command = [given.bench, "--join", *options, "--cpu", "--csv", str(figures)]

@@ -44,8 +44,7 @@ TEST_F(MessengerTest, WhereItsPacketsQueueALongMessageIsNotAnnounced) {
   for (size_t i = 1; i < 5; ++i) EXPECT_EQ(from_a.packets[i].first.kind, PacketKind::kMore);
 }
 
-// The receive is posted when a part of it has been kept; what follows goes straight into it.
-// Elsewhere what fits into four packets is not.
+// What fits into four packets.
 TEST_F(MessengerTest, AMessageOfFourPacketsIsNotAnnounced) {
   for (const size_t beyond : {0, 1}) {
     auto data = pattern(4 * kMaxPayload + beyond);
@@ -61,6 +60,7 @@ TEST_F(MessengerTest, AMessageOfFourPacketsIsNotAnnounced) {
   }
 }
 
+// The receive is posted when a part of it has been kept; what follows goes straight into it.
 TEST_F(MessengerTest, AReceiveTakesAMessageOfWhichAPartHasCome) {
   from_a.link = true;
   from_a.room = 2;

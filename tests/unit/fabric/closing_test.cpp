@@ -48,25 +48,6 @@ class FabricClosingTest : public ProviderTest {
   uint64_t sent_ = 0;
   Collector received_{2, largest()};
 };
-// libfabric's shm names its files by process, user and a number, and leaves them when it is killed.
-TEST_F(FabricTest, WhatAKilledProcessWithThisIdHasLeftIsNotInTheWay) {
-  Process child([](int) {
-    std::vector<std::string> left;
-    for (const int number : {0, 1}) {
-      left.push_back("/dev/shm/" + std::to_string(::getpid()) + ":" + std::to_string(::getuid()) + ":" +
-                     std::to_string(number));
-      std::ofstream(left.back()) << "left";
-    }
-    FabricOptions options;
-    options.provider = "shm";
-    options.one_host = true;
-    const auto transport = FabricTransport::open(options);
-    if (!transport.ok()) std::fprintf(stderr, "%s\n", transport.status().message().c_str());
-    for (const std::string& file : left) ::unlink(file.c_str());
-    return transport.ok() ? 0 : 1;
-  });
-  EXPECT_EQ(child.wait(), 0);
-}
 
 FLOE_ALL_PROVIDERS(FabricClosingTest);
 
@@ -200,6 +181,26 @@ TEST_P(FabricClosingTest, ForkedChildThatDestroysItsCopyLeavesTheParentsAlone) {
     return received_.count(1) == 200 && sent_ == 200 && transport_->idle();
   }));
   EXPECT_EQ(other.wait(), 0);
+}
+
+// libfabric's shm names its files by process, user and a number, and leaves them when it is killed.
+TEST_F(FabricTest, WhatAKilledProcessWithThisIdHasLeftIsNotInTheWay) {
+  Process child([](int) {
+    std::vector<std::string> left;
+    for (const int number : {0, 1}) {
+      left.push_back("/dev/shm/" + std::to_string(::getpid()) + ":" + std::to_string(::getuid()) + ":" +
+                     std::to_string(number));
+      std::ofstream(left.back()) << "left";
+    }
+    FabricOptions options;
+    options.provider = "shm";
+    options.one_host = true;
+    const auto transport = FabricTransport::open(options);
+    if (!transport.ok()) std::fprintf(stderr, "%s\n", transport.status().message().c_str());
+    for (const std::string& file : left) ::unlink(file.c_str());
+    return transport.ok() ? 0 : 1;
+  });
+  EXPECT_EQ(child.wait(), 0);
 }
 
 }  // namespace

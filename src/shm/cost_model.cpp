@@ -10,12 +10,12 @@
 namespace floe {
 namespace {
 
-// Measured on two cores of an AMD EPYC 9004 (Zen 4) under KVM, which moves them: near where an exchange of
-// flags took 60 ns, far where it took 250. floe-bench --tune on two ranks: the medians of seven runs of p50,
-// fitted as it does, off by 15 % at most (root mean square); far, sizes above 1 KiB were seen in few runs
-// only. `turn`: 8 bytes on three to eight ranks on those two cores.
-constexpr Coefficients kNear = {60'000, 6'000'000, {97'000, 77'000}, {196'000, 49'500}, {117'000, 22'800}};
-constexpr Coefficients kFar = {245'000, 6'000'000, {152'000, 300'000}, {555'000, 60'000}, {200'000, 45'000}};
+// Measured on two cores of an AMD EPYC (Zen 5) under KVM, which moves them: near where an exchange of flags
+// took 60 ns, far where it took 270. floe-bench --tune on two ranks: the medians of eight runs of p50 (far:
+// of the three that saw it), fitted as it does, off by 10 % (root mean square). `turn`: 8 bytes on three to
+// eight ranks on two cores.
+constexpr Coefficients kNear = {63'000, 6'000'000, {46'000, 34'000}, {129'000, 15'800}, {115'000, 12'400}};
+constexpr Coefficients kFar = {273'000, 6'000'000, {155'000, 143'000}, {316'000, 47'000}, {162'000, 38'000}};
 
 constexpr uint64_t kNoLimit = std::numeric_limits<uint64_t>::max();
 constexpr uint64_t kBesideFlag = 64 - sizeof(uint64_t);  // in its line

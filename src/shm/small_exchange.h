@@ -10,6 +10,7 @@
 #include <cstring>
 #include <vector>
 
+#include "base/pause.h"
 #include "shm/local_ranks.h"
 #include "shm/movement.h"
 
@@ -23,6 +24,19 @@ class SmallSlot {
   std::byte* data() const { return slot_ + sizeof(uint64_t); }
   // May be that of a later turn. Acquire: pairs with the release in publish().
   uint64_t flag() const { return word().load(std::memory_order_acquire); }
+  // Looks up to `looks` times for that flag. With it `bytes` of data are fetched if they are few: what has
+  // come with the flag need not cross after it. More of them, or looks without a pause, take away lines that
+  // their owner is about to write.
+  bool wait(uint64_t wanted, uint64_t bytes, int looks) const {
+    constexpr uint64_t kLine = 64, kFew = 256;
+    const uint64_t end = bytes <= kFew ? sizeof(uint64_t) + bytes : 0;
+    for (int look = 0;; ++look) {
+      for (uint64_t at = kLine; at < end; at += kLine) __builtin_prefetch(slot_ + at);
+      if (flag() == wanted) return true;
+      if (look == looks) return false;
+      pause_cpu();
+    }
+  }
   // Release: pairs with the acquire in flag(). The data before it is visible to whoever reads this turn.
   void publish(uint64_t flag) const { word().store(flag, std::memory_order_release); }
 

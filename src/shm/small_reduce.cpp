@@ -22,8 +22,7 @@ bool SmallReduce::operator()(const void* send, void* recv, uint32_t hash, int lo
   for (uint32_t rank = 0; rank < n; ++rank) {
     const SmallSlot slot((*ranks_)[rank], turn);
     sources[rank] = rank == self ? send : slot.data();
-    for (int look = 0; slot.flag() != wanted; ++look)
-      if (look == looks) return false;
+    if (!slot.wait(wanted, bytes_, looks)) return false;
     state_->seen[rank] = turn;
   }
   reduction_(recv, sources.data());

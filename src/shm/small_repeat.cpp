@@ -58,8 +58,7 @@ bool SmallRepeat::operator()(const void* send, void* recv, uint32_t hash, int lo
     if (rank == self) continue;
     const Segment& peer = (*ranks_)[rank];
     const SmallSlot slot(peer, turn);
-    for (int look = 0; slot.flag() != wanted; ++look)
-      if (look == looks) return false;
+    if (!slot.wait(wanted, slot_offset_ == 0 ? block_ : 0, looks)) return false;
     state_->seen[rank] = turn;
     if (fetches_ahead_) fetch_ahead(peer, turn);
     const std::byte* const data = slot.data() + slot_offset_;

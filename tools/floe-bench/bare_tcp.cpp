@@ -1,7 +1,5 @@
 // What TCP alone takes to move the bytes of an all_reduce: of a ring of hosts each sends 2(n-1)/n of them to
 // the next one and receives as many, with plain sockets, and nothing is added. See between_hosts.py.
-#include <CLI/CLI.hpp>
-
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <netinet/tcp.h>
@@ -11,6 +9,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
@@ -116,8 +115,8 @@ void exchange(const Ring& ring, uint64_t bytes, std::span<char> out, std::span<c
   const auto moved = [](ssize_t result, const std::string& peer) -> uint64_t {
     if (result < 0 && errno == EAGAIN) return 0;
     if (result <= 0)
-      stop("the connection with " + peer + " has ended: " +
-           (result == 0 ? "closed by its other side" : std::strerror(errno)));
+      stop("the connection with " + peer +
+           " has ended: " + (result == 0 ? "closed by its other side" : std::strerror(errno)));
     return static_cast<uint64_t>(result);
   };
   for (uint64_t sent = 0, received = 0; sent < bytes || received < bytes;) {

@@ -11,12 +11,13 @@ DirectPath::DirectPath(std::vector<std::shared_ptr<Segment>> segments, uint32_t 
       mapped_{std::move(arenas)} {}
 
 DirectOperation DirectPath::make_large(const DirectArgs& args, Protocol protocol) {
+  const Movement what(args, ranks_.size(), ranks_.self());
+  if (protocol == Protocol::kStream)
+    return DirectOperation(std::in_place_type<Stream>, ranks_, stream_, what);
+  // Who offers waits for those that don't to put a block on the return line: only where they do that.
   if (MappedReduce::fits(ranks_, mapped_, args))
     return DirectOperation(std::in_place_type<MappedReduce>, ranks_, mapped_, line_, args);
-  const Movement what(args, ranks_.size(), ranks_.self());
-  if (protocol == Protocol::kReturnLine)
-    return DirectOperation(std::in_place_type<ReturnLine>, ranks_, line_, what);
-  return DirectOperation(std::in_place_type<Stream>, ranks_, stream_, what);
+  return DirectOperation(std::in_place_type<ReturnLine>, ranks_, line_, what);
 }
 
 void DirectPath::enter(uint64_t sequence, uint32_t hash) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <csignal>
+#include <cstdlib>
 #include <cstring>
 #include <iterator>
 #include <string>
@@ -176,6 +177,18 @@ TEST(MemoryInUse, GivesTheOraclesResultWhoeverHasIt) {
           Exercise(r, shape, seed++).run();
         }
     });
+}
+
+// The model may find another protocol faster than the one that buffers without copies go with.
+TEST(MemoryInUse, GivesTheOraclesResultWhereNobodyTakesTheReturnLine) {
+  setenv("FLOE_COST_MODEL", "return_line=1000000,return_line_kib=1000000", 1);
+  run_ranks(3, [](Rank& r) {
+    uint64_t seed = 1;
+    for (const uint64_t count : {20'000, 300'000})
+      for (const uint32_t without : {0u, 1u, r.size})
+        Exercise(r, {.count = count, .in_place = true, .allocated = r.rank != without}, seed++).run();
+  });
+  unsetenv("FLOE_COST_MODEL");
 }
 
 TEST(MemoryInUse, ServesAllCommunicatorsOfTheContext) {

@@ -10,12 +10,13 @@
 namespace floe {
 namespace {
 
-// Measured on two cores of an AMD EPYC (Zen 5) under KVM, which moves them: near where an exchange of flags
-// took 60 ns, far where it took 270. floe-bench --tune on two ranks: the medians of eight runs of p50 (far:
-// of the three that saw it), fitted as it does, off by 10 % (root mean square). `turn`: 8 bytes on three to
-// eight ranks on two cores.
-constexpr Coefficients kNear = {63'000, 6'000'000, {46'000, 34'000}, {129'000, 15'800}, {115'000, 12'400}};
-constexpr Coefficients kFar = {273'000, 6'000'000, {155'000, 143'000}, {316'000, 47'000}, {162'000, 38'000}};
+// Measured on two cores of AMD EPYCs under KVM, which moves them, by floe-bench --tune on two ranks: the
+// geometric mean of a Zen 5 and a Zen 4, of each the median of eight and seven runs, far three and seven.
+// Near is where an exchange of flags took 60 to 75 ns, far where it took 270. Zen 5 near alone: 63, {46, 34},
+// {129, 15.8}, {115, 12.4}; Zen 4: 76, {80, 95}, {216, 82}, {174, 37}. `turn`: what the return line's second
+// wait adds to 4 to 16 KiB of five to eight ranks on two cores, for each of the ranks that share one.
+constexpr Coefficients kNear = {69'000, 2'300'000, {61'000, 57'000}, {167'000, 36'000}, {141'000, 21'400}};
+constexpr Coefficients kFar = {274'000, 2'300'000, {163'000, 194'000}, {451'000, 61'000}, {228'000, 52'000}};
 
 constexpr uint64_t kNoLimit = std::numeric_limits<uint64_t>::max();
 constexpr uint64_t kBesideFlag = 64 - sizeof(uint64_t);  // in its line

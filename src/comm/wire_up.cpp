@@ -17,6 +17,13 @@ namespace floe {
 
 namespace {
 
+// Of its last-level cache, what this rank has to itself; all of it where not all ranks share one.
+uint64_t cache_bytes(const Surroundings& where) {
+  const auto machine = topology();
+  if (!machine.ok() || machine->l3_bytes == 0) return UINT64_MAX;
+  return where.one_cache ? machine->l3_bytes / where.ranks : machine->l3_bytes;
+}
+
 // All ranks find the same, so nobody waits for one that has failed.
 Status check_reachable(const std::vector<Card>& cards, const std::vector<std::string>& addresses) {
   for (uint32_t rank = 0; rank < cards.size(); ++rank) {
@@ -282,8 +289,8 @@ Result<GroupConfig> WireUp::connect() {
     if (one_host) {
       const Surroundings where{config_.size, ranks_per_cpu(config_.size, cpus_of_host(cards).size()),
                                spread.one_cache, spread.memory_percent};
-      group.direct =
-          std::make_unique<DirectPath>(segments, self, Choices(*model_, where), std::move(arenas_));
+      group.direct = std::make_unique<DirectPath>(segments, self, Choices(*model_, where), std::move(arenas_),
+                                                  cache_bytes(where));
       group.rings_unfenced = may_ring_unfenced(group);
     }
   }

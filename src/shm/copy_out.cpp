@@ -12,15 +12,10 @@
 #include "base/ticks.h"
 
 namespace floe {
-namespace {
-
-// Below this a copy ends in the store buffer, and the fence of non-temporal stores costs more than it saves.
-constexpr uint64_t kSmallest = 2048;
-
 #if defined(__x86_64__)
 void copy_non_temporal(std::byte* to, const std::byte* from, uint64_t bytes) {
   constexpr uint64_t kLine = 64;
-  const uint64_t head = -reinterpret_cast<uintptr_t>(to) % kLine;
+  const uint64_t head = std::min(-reinterpret_cast<uintptr_t>(to) % kLine, bytes);
   std::memcpy(to, from, head);
   uint64_t at = head;
   for (; at + kLine <= bytes; at += kLine)
@@ -34,14 +29,6 @@ void copy_non_temporal(std::byte* to, const std::byte* from, uint64_t bytes) {
 // Nothing has been measured on other machines.
 void copy_non_temporal(std::byte* to, const std::byte* from, uint64_t bytes) { std::memcpy(to, from, bytes); }
 #endif
-
-// A moving average, to which a copy that was interrupted adds little.
-void add(double& average, double cost) {
-  constexpr double kWeight = 1.0 / 8, kOutlier = 3;
-  average = average == 0 ? cost : average + kWeight * (std::min(cost, kOutlier * average) - average);
-}
-
-}  // namespace
 
 void CopyOut::copy(bool non_temporal, std::byte* to, const std::byte* from, uint64_t bytes) {
   if (non_temporal)
@@ -62,7 +49,8 @@ void CopyOut::operator()(std::byte* to, const std::byte* from, uint64_t bytes) {
   if (timed) {
     // Until the stores have left this core.
     std::atomic_thread_fence(std::memory_order_seq_cst);
-    add(other ? other_ : usual_, static_cast<double>(ticks() - begin) / static_cast<double>(bytes));
+    double& average = other ? other_ : usual_;
+    average = averaged(average, static_cast<double>(ticks() - begin) * 1024 / static_cast<double>(bytes));
   }
   if (bytes >= left_)
     next_phase();
@@ -70,40 +58,46 @@ void CopyOut::operator()(std::byte* to, const std::byte* from, uint64_t bytes) {
     left_ -= bytes;
 }
 
+void CopyOut::enter(Phase phase, uint64_t laps) {
+  phase_ = phase;
+  left_ = laps * lap_;
+  const bool timed = phase == Phase::kTimeUsual || phase == Phase::kTimeOther;
+  const bool non_temporal = non_temporal_ != (phase == Phase::kTimeOther);
+  trial_->way.store(!timed         ? CopyTrial::kNone
+                    : non_temporal ? CopyTrial::kNonTemporal
+                                   : CopyTrial::kOrdinary,
+                    std::memory_order_relaxed);
+}
+
+// Of the slowest reader. All of them have answered, or none does: they read a trial's last lap before the
+// next one ends.
+double CopyOut::reading(bool non_temporal) const {
+  uint32_t most = 0;
+  for (const ReadCosts* reader : readers_)
+    most = std::max(most, reader->by_way[non_temporal ? CopyTrial::kNonTemporal : CopyTrial::kOrdinary].load(
+                              std::memory_order_relaxed));
+  return most;
+}
+
 void CopyOut::next_phase() {
   switch (phase_) {
-    case Phase::kUse:
-      phase_ = Phase::kTimeUsual;
-      left_ = lap_;
-      usual_ = other_ = 0;
-      return;
+    case Phase::kUse: usual_ = other_ = 0; return enter(Phase::kTimeUsual, 1);
     case Phase::kTimeUsual: {
       constexpr double kSame = 1.25;
       const bool same = usual_ < kSame * chosen_at_ && chosen_at_ < kSame * usual_;
-      const bool try_other = !same || ++looks_ == kMostLooks;
-      phase_ = try_other ? Phase::kChange : Phase::kUse;
-      left_ = (try_other ? kLapsToChange : laps_of_use_) * lap_;
-      return;
+      if (same && ++looks_ != kMostLooks) return enter(Phase::kUse, laps_of_use_);
+      return enter(Phase::kChange, kLapsToChange);
     }
-    case Phase::kChange:
-      phase_ = Phase::kTimeOther;
-      left_ = lap_;
-      return;
+    case Phase::kChange: return enter(Phase::kTimeOther, 1);
     case Phase::kTimeOther: {
-      // The reader's side is not timed. It finds the one in a cache, the other in memory: where data goes
-      // both ways that takes it two copies longer (Zen 4, 16 KiB: 2.2 us, 0.7), where it goes one way it is
-      // hidden.
-      constexpr double kReadingFromMemory = 2.5;
       const double ordinary = non_temporal_ ? other_ : usual_, streamed = non_temporal_ ? usual_ : other_;
-      const bool before = std::exchange(non_temporal_, streamed * kReadingFromMemory < ordinary);
+      const bool before = std::exchange(non_temporal_, streamed + reading(true) < ordinary + reading(false));
       chosen_at_ = non_temporal_ ? streamed : ordinary;
       looks_ = 0;
       // Where sizes change, and with them the time of a byte, trying a way that is five times slower must
       // cost little.
       laps_of_use_ = non_temporal_ != before ? kFewestLapsOfUse : std::min(2 * laps_of_use_, kMostLapsOfUse);
-      phase_ = Phase::kUse;
-      left_ = laps_of_use_ * lap_;
-      return;
+      return enter(Phase::kUse, laps_of_use_);
     }
   }
 }

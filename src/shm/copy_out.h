@@ -3,22 +3,65 @@
 // Whether ordinary or non-temporal stores are faster depends on where the peer's core is. Ordinary ones must
 // first get back the lines that it has read: quick where the two cores share a cache, in which the new data
 // stay for the reader, too; where they don't, non-temporal stores are several times faster. Nothing tells
-// which it is (hypervisors move cores while a program runs), so both are timed, and the faster one is used;
-// again once that one's time has changed, which is looked at now and then, and after a long while if it has
-// not.
+// which it is (hypervisors move cores while a program runs), so both are timed, by the writer and by those
+// who read, and the one is used that takes the two together less time; again once the writer's has changed,
+// which is looked at now and then, and after a long while if it has not.
 #pragma once
 
+#include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <vector>
+
+#include "base/ticks.h"
 
 namespace floe {
 
+// With non-temporal stores where there are any. What is copied is visible to whoever sees a later store.
+void copy_non_temporal(std::byte* to, const std::byte* from, uint64_t bytes);
+
+// What the two sides tell each other, in shared memory. Hints: without order, and any value will do.
+struct CopyTrial {
+  enum Way : uint32_t { kNone, kOrdinary, kNonTemporal };
+  std::atomic<uint32_t> way;  // that the writer times now
+};
+struct ReadCosts {
+  std::array<std::atomic<uint32_t>, 3> by_way;  // ticks per KiB; 0: not known
+};
+
+// A moving average, to which a copy that was interrupted adds little. 0: there is none yet.
+inline double averaged(double average, double cost) {
+  constexpr double kWeight = 1.0 / 8, kOutlier = 3;
+  return average == 0 ? cost : average + kWeight * (std::min(cost, kOutlier * average) - average);
+}
+
+// read(): takes `bytes` that a CopyOut has copied.
+template <class Read>
+void read_copied(const CopyTrial& trial, ReadCosts& costs, uint64_t bytes, const Read& read) {
+  const uint32_t way = trial.way.load(std::memory_order_relaxed);
+  if (way == CopyTrial::kNone || way >= costs.by_way.size() || bytes == 0) [[likely]]
+    return read();
+  const uint64_t begin = ticks();
+  read();
+  const double cost = static_cast<double>(ticks() - begin) * 1024 / static_cast<double>(bytes);
+  std::atomic<uint32_t>& known = costs.by_way[way];
+  const double average = averaged(known.load(std::memory_order_relaxed), std::min(cost, 1e6));
+  known.store(static_cast<uint32_t>(average) + 1, std::memory_order_relaxed);
+}
+
 class CopyOut {
  public:
+  // Below this a copy ends in the store buffer, and the fence of non-temporal stores costs more than it
+  // saves.
+  static constexpr uint64_t kSmallest = 2048;
+
   // `lap`: bytes after which memory is used again. Lines that were last written the other way are slow to
-  // overwrite, so a way must be used for a lap or two before it can be judged.
-  explicit CopyOut(uint64_t lap) : lap_(lap), left_(kLapsToChange * lap) {}
+  // overwrite, so a way must be used for a lap or two before it can be judged. `trial` and what its readers
+  // answer outlive this.
+  CopyOut(uint64_t lap, CopyTrial& trial, std::vector<const ReadCosts*> readers)
+      : lap_(lap), left_(kLapsToChange * lap), trial_(&trial), readers_(std::move(readers)) {}
 
   // What is copied is visible to whoever sees a store with release order that follows.
   void operator()(std::byte* to, const std::byte* from, uint64_t bytes);
@@ -31,12 +74,16 @@ class CopyOut {
 
   void copy(bool non_temporal, std::byte* to, const std::byte* from, uint64_t bytes);
   void next_phase();
+  void enter(Phase phase, uint64_t laps);
+  double reading(bool non_temporal) const;
 
   uint64_t lap_;
   uint64_t left_;  // bytes of this phase
+  CopyTrial* trial_;
+  std::vector<const ReadCosts*> readers_;
   Phase phase_ = Phase::kUse;
   bool non_temporal_ = false;  // the usual way
-  // Ticks a byte; 0: not timed yet. The last one: the usual way's when it was chosen.
+  // Ticks per KiB; 0: not timed yet. The last one: the usual way's when it was chosen.
   double usual_ = 0, other_ = 0, chosen_at_ = 0;
   // Until the next look; more each time that a trial changes nothing.
   uint64_t laps_of_use_ = kFewestLapsOfUse;

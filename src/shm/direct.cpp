@@ -3,11 +3,11 @@
 namespace floe {
 
 DirectPath::DirectPath(std::vector<std::shared_ptr<Segment>> segments, uint32_t self, const Choices& choices,
-                       std::vector<std::shared_ptr<Arena>> arenas)
+                       std::vector<std::shared_ptr<Arena>> arenas, uint64_t cache_bytes)
     : ranks_(std::move(segments), self),
       choices_(choices),
       small_(ranks_.size()),
-      stream_(ranks_.size(), ranks_.own().layout().outbox_bytes),
+      stream_(ranks_, cache_bytes),
       mapped_{std::move(arenas)} {}
 
 DirectOperation DirectPath::make_large(const DirectArgs& args, Protocol protocol) {

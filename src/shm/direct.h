@@ -64,9 +64,10 @@ class DirectOperation {
 // the same order on all ranks.
 class DirectPath {
  public:
-  // `choices`: the same on all ranks. `arenas` of all ranks, or none.
+  // `choices`: the same on all ranks. `arenas` of all ranks, or none. `cache_bytes`: this rank's part of the
+  // last-level cache, if that is known.
   DirectPath(std::vector<std::shared_ptr<Segment>> segments, uint32_t self, const Choices& choices,
-             std::vector<std::shared_ptr<Arena>> arenas = {});
+             std::vector<std::shared_ptr<Arena>> arenas = {}, uint64_t cache_bytes = UINT64_MAX);
 
   uint32_t ranks() const { return ranks_.size(); }
   uint32_t self() const { return ranks_.self(); }

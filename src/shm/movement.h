@@ -66,27 +66,30 @@ class Movement {
     return static_cast<const std::byte*>(args_.send) + (args_.pattern.block_each ? reader * bytes_ : 0);
   }
   std::byte* kept(uint32_t source) const {
-    // Where the root alone publishes there is one source, and room for no more.
-    const bool one = args_.pattern.reduces || args_.pattern.publish == Pattern::Ranks::kRoot;
-    return static_cast<std::byte*>(args_.recv) + (one ? 0 : source * bytes_);
+    return static_cast<std::byte*>(args_.recv) + (keeps_one() ? 0 : source * bytes_);
   }
 
   // Bytes [begin, begin + bytes) of each block, `bytes` apart in the slot, by copy(to, from, bytes).
-  template <class Copy>
-  void publish(Copy&& copy, std::byte* slot, uint64_t begin, uint64_t bytes) const {
+  template <class Out>
+  void publish(Out&& copy, std::byte* slot, uint64_t begin, uint64_t bytes) const {
     if (bytes == 0 || !publishes(self_)) return;
     if (!args_.pattern.block_each) return copy(slot, sent(0) + begin, bytes);
     for (uint32_t reader = 0; reader < ranks_; ++reader)
       if (reader != self_) copy(slot + reader * bytes, sent(reader) + begin, bytes);
   }
+  // What this rank keeps, of all blocks.
+  uint64_t kept_bytes() const { return keeps_one() ? bytes_ : ranks_ * bytes_; }
   // The same part, from the slot of `source`, which publishes; or this rank's own.
-  void keep(uint32_t source, const std::byte* slot, uint64_t begin, uint64_t bytes) const;
+  using Copy = void(std::byte* to, const std::byte* from, uint64_t bytes);
+  static Copy ordinary;
+  void keep(uint32_t source, const std::byte* slot, uint64_t begin, uint64_t bytes,
+            Copy& copy = ordinary) const;
   // Whether this rank keeps a block of its own.
   bool keeps_own() const {
     const bool one_for_all = args_.pattern.publish == Pattern::Ranks::kRoot && !args_.pattern.block_each;
     return !one_for_all && (args_.pattern.block_each ? publishes(self_) : reads(self_));
   }
-  void keep_own(uint64_t begin, uint64_t bytes) const;
+  void keep_own(uint64_t begin, uint64_t bytes, Copy& copy = ordinary) const;
   // slot_of(rank): those of the other ranks.
   template <class SlotOf>
   void reduce_all(const SlotOf& slot_of, uint64_t begin, uint64_t bytes) const {
@@ -100,6 +103,8 @@ class Movement {
   }
 
  private:
+  // Where the root alone publishes there is one source, and room for no more.
+  bool keeps_one() const { return args_.pattern.reduces || args_.pattern.publish == Pattern::Ranks::kRoot; }
   bool contains(Pattern::Ranks ranks, uint32_t rank) const {
     return ranks == Pattern::Ranks::kAll || (ranks == Pattern::Ranks::kRoot) == (rank == args_.root);
   }

@@ -45,7 +45,7 @@ bool RingWriter::try_write(const PacketHeader& header, std::span<const std::byte
 
 int RingReader::drain(PacketSink& sink, int limit) {
   // Acquire: pairs with the release in RingWriter::try_write.
-  const uint64_t head = head_->load(std::memory_order_acquire);
+  const uint64_t head = peers_->head.load(std::memory_order_acquire);
   if (head == read_) return 0;
   prefetch_record(data_ + read_ % capacity_, head - read_);
   int packets = 0;
@@ -63,12 +63,18 @@ int RingReader::drain(PacketSink& sink, int limit) {
       return -1;
     const uint64_t next = read_ + record_bytes(payload);
     if (next != head) prefetch_record(data_ + next % capacity_, head - next);
-    sink.on_packet(record->header, {data_ + at + payload_offset(payload), payload});
+    const auto take = [&] {
+      sink.on_packet(record->header, {data_ + at + payload_offset(payload), payload});
+    };
+    if (payload < CopyOut::kSmallest)
+      take();
+    else
+      read_copied(peers_->trial, own_->read, payload, take);
     read_ = next;
     ++packets;
   }
   // Release: pairs with the acquire in RingWriter::try_write; all reads above are done.
-  if (packets != 0) tail_->store(read_, std::memory_order_release);
+  if (packets != 0) own_->tail.store(read_, std::memory_order_release);
   return packets;
 }
 

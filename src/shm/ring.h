@@ -11,6 +11,7 @@
 
 #include "base/packet.h"
 #include "shm/copy_out.h"
+#include "shm/segment.h"
 
 namespace floe {
 
@@ -34,8 +35,13 @@ constexpr size_t record_bytes(size_t payload) {
 
 class RingWriter {
  public:
-  RingWriter(std::byte* data, size_t capacity, std::atomic<uint64_t>* head, const std::atomic<uint64_t>* tail)
-      : data_(data), capacity_(capacity), head_(head), tail_(tail), copy_out_(capacity) {}
+  // `own` and `peers`: of either rank, about the other.
+  RingWriter(std::byte* data, size_t capacity, RingCursors& own, const RingCursors& peers)
+      : data_(data),
+        capacity_(capacity),
+        head_(&own.head),
+        tail_(&peers.tail),
+        copy_out_(capacity, own.trial, {&peers.read}) {}
 
   // Copies the packet in and publishes it; false if there is no room.
   bool try_write(const PacketHeader& header, std::span<const std::byte> payload);
@@ -52,9 +58,8 @@ class RingWriter {
 
 class RingReader {
  public:
-  RingReader(const std::byte* data, size_t capacity, const std::atomic<uint64_t>* head,
-             std::atomic<uint64_t>* tail)
-      : data_(data), capacity_(capacity), head_(head), tail_(tail) {}
+  RingReader(const std::byte* data, size_t capacity, RingCursors& own, const RingCursors& peers)
+      : data_(data), capacity_(capacity), own_(&own), peers_(&peers) {}
 
   // Hands up to `limit` packets to `sink` and gives their room back. Returns how many, or -1 if the ring
   // holds what no writer of ours writes.
@@ -63,8 +68,8 @@ class RingReader {
  private:
   const std::byte* data_;
   size_t capacity_;
-  const std::atomic<uint64_t>* head_;
-  std::atomic<uint64_t>* tail_;
+  RingCursors* own_;
+  const RingCursors* peers_;
   uint64_t read_ = 0;
 };
 

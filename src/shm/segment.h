@@ -11,6 +11,7 @@
 
 #include "base/fd.h"
 #include "base/status.h"
+#include "shm/copy_out.h"
 
 namespace floe {
 
@@ -102,6 +103,7 @@ struct SegmentHeader {
   static constexpr uint32_t kStreamFlags = 64;
   // Flag of chunk c, at c % kStreamFlags: the outbox holds what this rank has of it. See stream.h.
   alignas(128) std::array<std::atomic<uint64_t>, kStreamFlags> stream;
+  alignas(128) CopyTrial stream_trial;      // of the outbox
   alignas(128) std::atomic<uint64_t> put;   // Flag: blocks of chunks below the counter are in the slots
   alignas(128) std::atomic<uint64_t> done;  // Flag: chunks below the counter are reduced and returned
   // Flag: this rank offers its buffers, at these places in its arena. See mapped_reduce.h.
@@ -115,11 +117,15 @@ struct SegmentHeader {
   alignas(128) ShrinkBoard shrink;
 };
 
-// Head and tail of one ring each, alone in their lines. `head` is of the ring to that peer, `tail` is how
-// far this rank has read the ring from that peer.
+// Head and tail of one ring each, in lines of their own. `head` is of the ring to that peer, `tail` is how
+// far this rank has read the ring from that peer; `read` and `stream_read` are what it finds of reading that
+// and the peer's outbox.
 struct RingCursors {
   alignas(128) std::atomic<uint64_t> head;
+  CopyTrial trial;
   alignas(128) std::atomic<uint64_t> tail;
+  ReadCosts read;
+  ReadCosts stream_read;
 };
 
 // Where things are in a segment of a communicator with `ranks` ranks on this host.

@@ -16,10 +16,10 @@ ShmTransport::ShmTransport(std::vector<std::shared_ptr<Segment>> segments, uint3
     const Segment& mine = *segments_[self];
     const Segment& theirs = *segments_[peer];
     const bool same = peer == self;
-    links_.push_back({RingWriter(same ? nullptr : mine.ring(peer), layout.ring_bytes,
-                                 &mine.cursors(peer).head, &theirs.cursors(self).tail),
-                      RingReader(same ? nullptr : theirs.ring(self), layout.ring_bytes,
-                                 &theirs.cursors(self).head, &mine.cursors(peer).tail)});
+    links_.push_back({RingWriter(same ? nullptr : mine.ring(peer), layout.ring_bytes, mine.cursors(peer),
+                                 theirs.cursors(self)),
+                      RingReader(same ? nullptr : theirs.ring(self), layout.ring_bytes, mine.cursors(peer),
+                                 theirs.cursors(self))});
   }
 }
 

@@ -17,7 +17,26 @@ uint64_t choose_piece(const Movement& what) {
   return std::min(what.block_bytes(), std::max(most, kLine));
 }
 
+// What leaves the cache before it is read need not come there to be overwritten. The C library's memcpy does
+// so from three quarters of the cache on, but sees one chunk at a time.
+Movement::Copy& copy_to_keep(const Movement& what, uint64_t cache_bytes) {
+  return what.kept_bytes() > cache_bytes / 4 * 3 ? copy_non_temporal : Movement::ordinary;
+}
+
+// What the peers find of reading this rank's outbox.
+std::vector<const ReadCosts*> read_costs(const LocalRanks& ranks) {
+  std::vector<const ReadCosts*> costs;
+  for (uint32_t peer = 0; peer < ranks.size(); ++peer)
+    if (peer != ranks.self()) costs.push_back(&ranks[peer].cursors(ranks.self()).stream_read);
+  return costs;
+}
+
 }  // namespace
+
+Stream::State::State(const LocalRanks& ranks, uint64_t cache_bytes)
+    : copy_out(ranks.own().layout().outbox_bytes, ranks.own().header().stream_trial, read_costs(ranks)),
+      cache_bytes(cache_bytes),
+      seen(ranks.size()) {}
 
 uint64_t StreamLayout::at(uint64_t chunk) const {
   if (chunk < first_lap_) return begin_ + chunk * bytes_;
@@ -30,6 +49,7 @@ Stream::Stream(const LocalRanks& ranks, State& state, const Movement& what)
     : ranks_(&ranks),
       state_(&state),
       what_(what),
+      copy_(&copy_to_keep(what, state.cache_bytes)),
       piece_(choose_piece(what)),
       chunks_((what.block_bytes() + piece_ - 1) / piece_),
       first_(state.chunks),
@@ -94,6 +114,13 @@ Poll Stream::arrival(uint32_t peer) const {
   return Flag::reached(word, wanted) ? Poll::kMismatch : Poll::kPending;
 }
 
+template <class Read>
+void Stream::read_from(uint32_t source, uint64_t bytes, const Read& read) const {
+  if (bytes < CopyOut::kSmallest) return read();
+  read_copied((*ranks_)[source].header().stream_trial, ranks_->own().cursors(source).stream_read, bytes,
+              read);
+}
+
 Poll Stream::take() {
   const uint32_t self = ranks_->self(), n = ranks_->size();
   const uint64_t begin = taken_ * piece_, bytes = part(taken_);
@@ -102,12 +129,15 @@ Poll Stream::take() {
     if (!what_.reads_from(source_)) continue;
     const Poll poll = arrival(source_);
     if (poll != Poll::kDone) return poll;
-    if (!reduces) what_.keep(source_, slot(source_, taken_), begin, bytes);
+    if (!reduces)
+      read_from(source_, bytes, [&] { what_.keep(source_, slot(source_, taken_), begin, bytes, *copy_); });
   }
   if (reduces && what_.reads(self)) {
-    what_.reduce_all([&](uint32_t rank) { return slot(rank, taken_); }, begin, bytes);
+    // All at once. It counts for the next rank, which is the only one as often as not.
+    read_from((self + 1) % n, bytes,
+              [&] { what_.reduce_all([&](uint32_t rank) { return slot(rank, taken_); }, begin, bytes); });
   } else if (!reduces) {
-    what_.keep_own(begin, bytes);
+    what_.keep_own(begin, bytes, *copy_);
   }
   ++taken_;
   source_ = 0;

@@ -42,12 +42,14 @@ class Stream {
  public:
   // What outlives an operation.
   struct State {
-    State(uint32_t ranks, uint64_t outbox_bytes) : copy_out(outbox_bytes), seen(ranks) {}
+    // `cache_bytes`: this rank's part of the last-level cache.
+    State(const LocalRanks& ranks, uint64_t cache_bytes);
     uint64_t chunks = 0;    // of operations made so far
     uint64_t position = 0;  // where the next one may begin
     uint64_t freed = 0;     // chunks below this one must have been read before the next one is put
     std::array<uint64_t, SegmentHeader::kStreamFlags> begins{};  // of this rank's chunks, by number
     CopyOut copy_out;
+    uint64_t cache_bytes;
     std::vector<uint64_t> seen;  // chunks that each rank has published
   };
 
@@ -69,11 +71,15 @@ class Stream {
   Poll take();                        // from the peers that have not been read yet; kDone: the chunk is read
   Poll arrival(uint32_t peer) const;  // of chunk taken_
   std::byte* slot(uint32_t rank, uint64_t chunk) const;
+  // read(): takes that part of chunk taken_ from the slot of `source`.
+  template <class Read>
+  void read_from(uint32_t source, uint64_t bytes, const Read& read) const;
 
   const LocalRanks* ranks_;
   State* state_;
   Movement what_;
-  uint64_t piece_;  // bytes of each block in a chunk
+  Movement::Copy* copy_;  // to where it is kept
+  uint64_t piece_;        // bytes of each block in a chunk
   uint64_t chunks_;
   uint64_t first_;  // number of chunk 0
   StreamLayout layout_;

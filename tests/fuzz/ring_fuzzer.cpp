@@ -26,14 +26,15 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   constexpr size_t kCapacity = 1024;
   FuzzedDataProvider input(data, size);
   alignas(64) static std::byte memory[kCapacity];
-  std::atomic<uint64_t> head{0}, tail{0};
-  RingReader reader(memory, kCapacity, &head, &tail);
+  RingCursors own{}, peers{};
+  peers.trial.way = input.ConsumeIntegralInRange<uint32_t>(0, 4);
+  RingReader reader(memory, kCapacity, own, peers);
   Sum sink;
   for (int turn = 0; turn < 4 && input.remaining_bytes() != 0; ++turn) {
     const auto bytes = input.ConsumeBytes<uint8_t>(input.ConsumeIntegralInRange<size_t>(0, kCapacity));
     std::copy(bytes.begin(), bytes.end(), reinterpret_cast<uint8_t*>(memory));
-    head = input.ConsumeBool() ? head + input.ConsumeIntegralInRange<uint64_t>(0, kCapacity + 64)
-                               : input.ConsumeIntegral<uint64_t>();
+    peers.head = input.ConsumeBool() ? peers.head + input.ConsumeIntegralInRange<uint64_t>(0, kCapacity + 64)
+                                     : input.ConsumeIntegral<uint64_t>();
     if (reader.drain(sink, 16) < 0) break;
   }
   const auto message = input.ConsumeRemainingBytes<std::byte>();

@@ -8,10 +8,22 @@
 namespace floe {
 namespace {
 
+TEST(CopyNonTemporal, CopiesEveryByteAndNoOther) {
+  const std::vector<std::byte> from(400, std::byte{7});
+  for (size_t begin = 0; begin < 64; ++begin)
+    for (const size_t bytes : {0, 1, 15, 63, 64, 65, 127, 128, 200, 320}) {
+      std::vector<std::byte> to(400), wanted(400);
+      std::fill_n(wanted.begin() + static_cast<ptrdiff_t>(begin), bytes, std::byte{7});
+      copy_non_temporal(to.data() + begin, from.data() + begin / 2, bytes);
+      ASSERT_TRUE(to == wanted) << bytes << " bytes to " << begin;
+    }
+}
+
 // With a lap this short each way has its turn every few copies.
 TEST(CopyOut, CopiesEveryByteAndNoOther) {
   constexpr uint64_t kMost = 20'000, kGuard = 128;
-  CopyOut copy_out(8192);
+  CopyTrial trial{};
+  CopyOut copy_out(8192, trial, {});
   std::vector<std::byte> from(kMost + kGuard), to(kMost + 2 * kGuard), wanted;
   for (size_t i = 0; i < from.size(); ++i) from[i] = static_cast<std::byte>(i * 7 + i / 251);
   for (uint64_t turn = 0; turn < 4000; ++turn) {
@@ -25,7 +37,51 @@ TEST(CopyOut, CopiesEveryByteAndNoOther) {
   }
 }
 
-TEST(CopyOut, NothingFromNowhere) { CopyOut(64)(nullptr, nullptr, 0); }
+TEST(CopyOut, NothingFromNowhere) {
+  CopyTrial trial{};
+  CopyOut(64, trial, {})(nullptr, nullptr, 0);
+}
+
+// Of two readers the slower one counts, by far: what the writer itself takes is no matter here.
+TEST(CopyOut, UsesWhatIsReadFaster) {
+  constexpr uint32_t kLong = 1'000'000'000;
+  std::vector<std::byte> from(CopyOut::kSmallest), to(from.size());
+  for (const uint32_t faster : {CopyTrial::kOrdinary, CopyTrial::kNonTemporal}) {
+    CopyTrial trial{};
+    ReadCosts fast{}, slow{};
+    for (auto& cost : slow.by_way) cost = kLong;
+    slow.by_way[faster] = fast.by_way[faster] = 1;
+    CopyOut copy_out(from.size(), trial, {&fast, &slow});
+    const auto copy_while = [&](uint32_t way) {
+      int copies = 0;
+      for (; trial.way == way && copies < 10'000; ++copies) copy_out(to.data(), from.data(), from.size());
+      return copies;
+    };
+    EXPECT_GT(copy_while(CopyTrial::kNone), 0);
+    EXPECT_EQ(1, copy_while(CopyTrial::kOrdinary)) << "the usual way at first";
+    EXPECT_GT(copy_while(CopyTrial::kNone), 0);
+    EXPECT_EQ(1, copy_while(CopyTrial::kNonTemporal));
+    EXPECT_GT(copy_while(CopyTrial::kNone), 100) << "the one that was chosen";
+    EXPECT_EQ(faster, trial.way) << "which is looked at again";
+  }
+}
+
+TEST(ReadCopied, IsTimedInATrialOnly) {
+  CopyTrial trial{};
+  ReadCosts costs{};
+  int reads = 0;
+  const auto read = [&] { ++reads; };
+  for (const uint32_t way : {0u, 3u, ~0u}) {
+    trial.way = way;
+    read_copied(trial, costs, 4096, read);
+    for (const auto& cost : costs.by_way) EXPECT_EQ(0u, cost);
+  }
+  trial.way = CopyTrial::kNonTemporal;
+  read_copied(trial, costs, 4096, read);
+  EXPECT_EQ(4, reads);
+  EXPECT_EQ(0u, costs.by_way[CopyTrial::kOrdinary]);
+  EXPECT_GT(costs.by_way[CopyTrial::kNonTemporal], 0u);
+}
 
 }  // namespace
 }  // namespace floe

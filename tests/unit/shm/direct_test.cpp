@@ -33,6 +33,9 @@ Poll run(DirectOperation& op) {
   }
 }
 
+// So that most results stay in the cache, and the largest ones don't.
+constexpr uint64_t kCacheBytes = 100'000;
+
 template <class F>
 void on_ranks(uint32_t ranks, F&& body, const char* cost_model = "") {
   const auto segments = make_segments(ranks);
@@ -40,7 +43,7 @@ void on_ranks(uint32_t ranks, F&& body, const char* cost_model = "") {
   std::vector<std::thread> threads;
   for (uint32_t rank = 0; rank < ranks; ++rank)
     threads.emplace_back([&, rank] {
-      DirectPath path(segments, rank, choices);
+      DirectPath path(segments, rank, choices, {}, kCacheBytes);
       body(path, rank);
     });
   for (auto& thread : threads) thread.join();

@@ -13,9 +13,9 @@ constexpr size_t kCapacity = 16 << 10;
 
 struct Ring {
   alignas(64) std::byte data[kCapacity] = {};
-  std::atomic<uint64_t> head{0}, tail{0};
-  RingWriter writer{data, kCapacity, &head, &tail};
-  RingReader reader{data, kCapacity, &head, &tail};
+  RingCursors writers{}, readers{};
+  RingWriter writer{data, kCapacity, writers, readers};
+  RingReader reader{data, kCapacity, readers, writers};
 };
 
 struct Collect : PacketSink {
@@ -100,7 +100,7 @@ TEST(Ring, RefusesInvalidRecords) {
     EXPECT_TRUE(sink.packets.empty());
   }
   auto ring = std::make_unique<Ring>();
-  ring->head.store(kCapacity * 4);
+  ring->writers.head.store(kCapacity * 4);
   Collect sink;
   EXPECT_EQ(ring->reader.drain(sink, 1), -1);
 }

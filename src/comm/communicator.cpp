@@ -8,29 +8,21 @@
 namespace floe {
 namespace {
 
-Transfer message(Kind kind, const void* buffer, uint64_t bytes, uint64_t tag) {
-  Transfer transfer;
-  transfer.data = static_cast<std::byte*>(const_cast<void*>(buffer));  // only read if it is a send
-  transfer.bytes = bytes;
-  transfer.tag = tag;
-  transfer.descriptor.kind = static_cast<uint8_t>(kind);
-  transfer.descriptor.type = FLOE_UINT8;
-  transfer.descriptor.count = bytes;
-  return transfer;
+Transfer message(Kind kind, const void* buffer, uint64_t bytes, uint32_t peer, uint64_t tag) {
+  return {.data = static_cast<std::byte*>(const_cast<void*>(buffer)),  // only read if it is a send
+          .bytes = bytes,
+          .peer = peer,
+          .tag = tag,
+          .descriptor = {.kind = static_cast<uint8_t>(kind), .type = FLOE_UINT8, .count = bytes}};
 }
 
 Transfer outgoing(const void* buffer, uint64_t bytes, uint32_t dest, uint64_t tag) {
-  Transfer transfer = message(Kind::kSend, buffer, bytes, tag);
-  transfer.peer = dest;
-  return transfer;
+  return message(Kind::kSend, buffer, bytes, dest, tag);
 }
 
 Transfer incoming(void* buffer, uint64_t bytes, std::span<const uint32_t> sources, uint64_t tag) {
-  Transfer transfer = message(Kind::kRecv, buffer, bytes, tag);
-  if (sources.size() == 1)
-    transfer.peer = sources[0];
-  else
-    transfer.sources.assign(sources.begin(), sources.end());
+  Transfer transfer = message(Kind::kRecv, buffer, bytes, sources[0], tag);
+  if (sources.size() != 1) transfer.sources.assign(sources.begin(), sources.end());
   return transfer;
 }
 
@@ -169,20 +161,24 @@ Communicator::Statistics Communicator::statistics() const {
 }
 
 Status Communicator::count(const Descriptor& descriptor, Status started) {
-  const uint64_t bytes = descriptor.count * type_size(descriptor.type);
-  const auto kind = static_cast<Kind>(descriptor.kind);
-  if (!started.ok()) {
+  if (started.ok())
+    count(descriptor);
+  else
     ++statistics_.refused;
-  } else if (kind == Kind::kSend) {
+  return started;
+}
+
+void Communicator::count(const Descriptor& descriptor) {
+  const auto kind = static_cast<Kind>(descriptor.kind);
+  if (kind == Kind::kSend) {
     ++statistics_.sends;
-    statistics_.sent_bytes += bytes;
+    statistics_.sent_bytes += descriptor.count;  // a message's type is that of bytes
   } else if (kind == Kind::kRecv) {
     ++statistics_.receives;
   } else {
     ++statistics_.collectives;
-    statistics_.collective_bytes += bytes;
+    statistics_.collective_bytes += descriptor.count * type_size(descriptor.type);
   }
-  return started;
 }
 
 Communicator::Started Communicator::start(std::shared_ptr<Collective> collective) {
@@ -290,31 +286,33 @@ Communicator::Started Communicator::reduce_scatter(const void* send, void* recv,
 
 Communicator::Started Communicator::send(const void* buffer, uint64_t bytes, uint32_t dest, uint64_t tag,
                                          bool wait) {
+  Transfer transfer = outgoing(buffer, bytes, dest, tag);
   const std::lock_guard guard(engine_->lock());
-  return start_send(outgoing(buffer, bytes, dest, tag), wait);
+  return start_send(transfer, wait);
 }
 
 Communicator::Started Communicator::receive(void* buffer, uint64_t bytes, std::span<const uint32_t> sources,
                                             uint64_t tag, bool wait) {
   Transfer transfer = incoming(buffer, bytes, sources, tag);
   const std::lock_guard guard(engine_->lock());
-  return start_receive(std::move(transfer), wait);
+  return start_receive(transfer, wait);
 }
 
 std::pair<Communicator::Started, Communicator::Started> Communicator::send_receive(
     const void* send, uint64_t sent_bytes, uint32_t dest, uint64_t send_tag, void* recv,
     uint64_t received_bytes, std::span<const uint32_t> sources, uint64_t recv_tag) {
+  Transfer sending = outgoing(send, sent_bytes, dest, send_tag);
   Transfer receiving = incoming(recv, received_bytes, sources, recv_tag);
   const std::lock_guard guard(engine_->lock());
-  Started sent = start_send(outgoing(send, sent_bytes, dest, send_tag), true);
+  Started sent = start_send(sending, true);
   if (!sent.ok()) return {std::move(sent), std::shared_ptr<Operation>()};
-  return {std::move(sent), start_receive(std::move(receiving), true)};
+  return {std::move(sent), start_receive(receiving, true)};
 }
 
-Communicator::Started Communicator::start_send(Transfer transfer, bool wait) {
-  const Descriptor descriptor = transfer.descriptor;
+Communicator::Started Communicator::start_send(Transfer& transfer, bool wait) {
+  const Descriptor& descriptor = transfer.descriptor;
   const bool sent = group_.send_at_once(transfer);
-  if (sent) FLOE_TRY(count(descriptor, {}));
+  if (sent) count(descriptor);
   if (sent && wait) return std::shared_ptr<Operation>();
   auto operation = std::make_shared<MessageOperation>(descriptor, std::move(transfer));
   if (sent) {
@@ -326,11 +324,11 @@ Communicator::Started Communicator::start_send(Transfer transfer, bool wait) {
   return std::shared_ptr<Operation>(std::move(operation));
 }
 
-Communicator::Started Communicator::start_receive(Transfer transfer, bool wait) {
-  const Descriptor descriptor = transfer.descriptor;
+Communicator::Started Communicator::start_receive(Transfer& transfer, bool wait) {
+  const Descriptor& descriptor = transfer.descriptor;
   std::shared_ptr<MessageOperation> operation;
   if (wait) {
-    FLOE_TRY(count(descriptor, group_.receive(std::move(transfer), &operation)));
+    FLOE_TRY(count(descriptor, group_.receive(transfer, &operation)));
     if (!operation) return std::shared_ptr<Operation>();
   } else {
     operation = std::make_shared<MessageOperation>(descriptor, std::move(transfer));

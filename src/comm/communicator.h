@@ -142,13 +142,15 @@ class Communicator {
   std::vector<bool> apart() const;
   Started start(std::shared_ptr<Collective> collective);
   // Lock held.
-  Started start_send(Transfer transfer, bool wait);
-  Started start_receive(Transfer transfer, bool wait);
+  Started start_send(Transfer& transfer, bool wait);
+  Started start_receive(Transfer& transfer, bool wait);
   // Whether a reduction may run on shared memory, whose slots have no room for factors.
   bool on_memory(Operator op) const { return direct() && op.op != kPremulSum; }
   Started on_memory(const Descriptor& descriptor, Pattern pattern, const void* send, void* recv, bool wait);
   void prepare(const Descriptor& descriptor, const DirectArgs& args);  // for repeat(); lock held
-  Status count(const Descriptor& descriptor, Status started);          // lock held; returns `started`
+  // Lock held. Returns `started`; or of one that has.
+  Status count(const Descriptor& descriptor, Status started);
+  void count(const Descriptor& descriptor);
   Started scheduled(const Descriptor& descriptor, Schedule schedule, const void* send, void* recv);
   // A reduction: ranks exchange their factors if it is a premul-sum.
   Started scheduled(const Descriptor& descriptor, Operator op, Schedule schedule, const void* send,

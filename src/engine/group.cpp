@@ -103,7 +103,7 @@ Transfer& Group::take_up(std::shared_ptr<MessageOperation> message) {
   return messages_.emplace_back(std::move(message))->transfer();
 }
 
-Status Group::receive(Transfer receive, std::shared_ptr<MessageOperation>* late) {
+Status Group::receive(Transfer& receive, std::shared_ptr<MessageOperation>* late) {
   const auto operation = [&] { return std::make_shared<MessageOperation>(receive.descriptor, receive); };
   const bool near = !receive.sources.empty() || config_.members[receive.peer].segment;
   check_alarm();

@@ -95,7 +95,7 @@ class Group final : public PacketSink {
   // false: start() it.
   bool send_at_once(Transfer& send);
   // The same for a message that a peer is about to send. *late is the operation, started, if it was not.
-  Status receive(Transfer receive, std::shared_ptr<MessageOperation>* late);
+  Status receive(Transfer& receive, std::shared_ptr<MessageOperation>* late);
 
   bool busy() const { return !collectives_.empty() || !messages_.empty(); }
   // Operations that ended well, and with an error.

@@ -26,11 +26,10 @@ Matcher::Bucket& Matcher::bucket(const Key& key) {
   return buckets_[(x ^ x >> 29) & (buckets_.size() - 1)];
 }
 
-void Matcher::append(Transfer& receive) {
-  Bucket& chain = bucket(key_of(receive));
+void Matcher::append(Bucket& to, Transfer& receive) {
   receive.next = nullptr;
-  (chain.first ? chain.last->next : chain.first) = &receive;
-  chain.last = &receive;
+  (to.first ? to.last->next : to.first) = &receive;
+  to.last = &receive;
 }
 
 void Matcher::count_one_more() {
@@ -39,7 +38,10 @@ void Matcher::count_one_more() {
   std::vector<Bucket> old(2 * buckets_.size());
   old.swap(buckets_);
   for (Bucket& from : old) {
-    for (Transfer* receive = from.first; receive;) append(*std::exchange(receive, receive->next));
+    for (Transfer* receive = from.first; receive;) {
+      Transfer& next = *std::exchange(receive, receive->next);
+      append(bucket(key_of(next)), next);
+    }
     while (!from.kept.empty()) {
       auto& to = bucket(key_of(from.kept.front().header)).kept;
       to.splice(to.end(), from.kept, from.kept.begin());
@@ -71,17 +73,14 @@ Unexpected* Matcher::keep(Unexpected message) {
   return &bucket(key_of(message.header)).kept.emplace_back(std::move(message));
 }
 
-std::optional<Matcher::Kept> Matcher::find_kept(const Key& key) {
-  auto& kept = bucket(key).kept;
-  const auto found = std::find_if(kept.begin(), kept.end(),
-                                  [&](const Unexpected& message) { return key_of(message.header) == key; });
-  if (found == kept.end()) return std::nullopt;
-  return found;
+Matcher::Kept Matcher::find_kept(Bucket& in, const Key& key) {
+  return std::find_if(in.kept.begin(), in.kept.end(),
+                      [&](const Unexpected& message) { return key_of(message.header) == key; });
 }
 
-Unexpected Matcher::take(Kept message) {
+Unexpected Matcher::take(Bucket& from, Kept message) {
   Unexpected taken = std::move(*message);
-  bucket(key_of(taken.header)).kept.erase(message);
+  from.kept.erase(message);
   --entries_;
   return taken;
 }
@@ -89,17 +88,24 @@ Unexpected Matcher::take(Kept message) {
 std::optional<Unexpected> Matcher::post(Transfer& receive) {
   receive.order = ++order_;
   if (receive.sources.empty()) {
-    if (const auto message = find_kept(key_of(receive))) return take(*message);
+    const Key key = key_of(receive);
+    Bucket& chain = bucket(key);
+    if (const Kept message = find_kept(chain, key); message != chain.kept.end()) return take(chain, message);
+    append(chain, receive);
     count_one_more();
-    append(receive);
     return std::nullopt;
   }
-  std::optional<Kept> oldest;
+  Bucket* holder = nullptr;
+  Kept oldest;
   for (const uint32_t source : receive.sources) {
-    const auto message = find_kept({receive.descriptor.lane, source, receive.tag});
-    if (message && (!oldest || (*message)->arrival < (*oldest)->arrival)) oldest = message;
+    const Key key{receive.descriptor.lane, source, receive.tag};
+    Bucket& chain = bucket(key);
+    const Kept message = find_kept(chain, key);
+    if (message == chain.kept.end() || (holder && message->arrival >= oldest->arrival)) continue;
+    holder = &chain;
+    oldest = message;
   }
-  if (oldest) return take(*oldest);
+  if (holder) return take(*holder, oldest);
   posted_any_.push_back(&receive);
   return std::nullopt;
 }

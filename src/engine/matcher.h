@@ -55,9 +55,9 @@ class Matcher {
   using Kept = std::list<Unexpected>::iterator;
 
   Bucket& bucket(const Key& key);
-  void append(Transfer& receive);
-  std::optional<Kept> find_kept(const Key& key);
-  Unexpected take(Kept message);
+  static void append(Bucket& to, Transfer& receive);
+  static Kept find_kept(Bucket& in, const Key& key);  // or in.kept.end()
+  Unexpected take(Bucket& from, Kept message);
   void count_one_more();
 
   std::vector<Bucket> buckets_;

@@ -128,35 +128,40 @@ void Messenger::end_stream(Lane& lane) {
 }
 
 PacketHeader Messenger::first_packet(PacketKind kind, const Transfer& send) const {
-  PacketHeader h = header(kind);
-  h.tag = send.tag;
-  h.bytes = send.bytes;
-  h.descriptor = send.descriptor;
-  return h;
+  return {.kind = kind,
+          .source = rank_,
+          .comm = comm_,
+          .tag = send.tag,
+          .bytes = send.bytes,
+          .descriptor = send.descriptor};
 }
 
 bool Messenger::is_eager(uint32_t peer, const Lane& lane, const Transfer& send) const {
   if (send.moved != 0) return true;  // it has begun to be
-  // A collective's tags are all different.
-  if (is_callers(send) && lane.announced.contains(send.tag)) return false;
   const Transport& transport = *routes_[peer].transport;
-  return (send.bytes <= kEagerPackets * transport.max_payload() || transport.queues()) &&
-         send.bytes <= kEagerWindow - lane.eager_out;
+  return may_be_eager(lane, send) &&
+         (send.bytes <= kEagerPackets * transport.max_payload() || transport.queues());
+}
+
+bool Messenger::may_be_eager(const Lane& lane, const Transfer& send) {
+  // A collective's tags are all different.
+  return send.bytes <= kEagerWindow - lane.eager_out &&
+         !(is_callers(send) && lane.announced.contains(send.tag));
 }
 
 // Its next packet.
 bool Messenger::send_eagerly(uint32_t peer, Lane& lane, Transfer& send) {
   const bool first = send.moved == 0;
-  if (!send_part(peer, first_packet(first ? PacketKind::kEager : PacketKind::kMore, send), send))
-    return false;
+  PacketHeader h = first_packet(first ? PacketKind::kEager : PacketKind::kMore, send);
+  if (!send_part(peer, h, send)) return false;
   if (first) lane.eager_out += send.bytes;
   return true;
 }
 
 bool Messenger::send_at_once(Transfer& send) {
   Lane& lane = lanes_[send.peer];
-  return lane.empty() && send.bytes <= routes_[send.peer].transport->max_payload() &&
-         is_eager(send.peer, lane, send) && send_eagerly(send.peer, lane, send);
+  return lane.empty() && may_be_eager(lane, send) &&
+         send.bytes <= routes_[send.peer].transport->max_payload() && send_eagerly(send.peer, lane, send);
 }
 
 bool Messenger::announce(uint32_t peer, Lane& lane, Transfer& send) {
@@ -178,12 +183,13 @@ bool Messenger::stream_packet(uint32_t peer, Transfer& send) {
 }
 
 // What comes next of `send`: all of it, if that fits into one packet.
-bool Messenger::send_part(uint32_t peer, PacketHeader h, Transfer& send) {
+bool Messenger::send_part(uint32_t peer, PacketHeader& h, Transfer& send) {
   const Route& route = routes_[peer];
   constexpr uint64_t kMostQueued = 60 << 10;  // see chunk_count() of coll/chunks.h
   const uint64_t room = route.transport->max_payload();
-  const uint64_t part = route.transport->queues() ? std::min(room, kMostQueued) : room;
-  const uint64_t size = send.bytes <= room ? send.bytes : std::min(part, send.bytes - send.moved);
+  uint64_t size = send.bytes - send.moved;
+  if (send.bytes > room)
+    size = std::min(size, route.transport->queues() ? std::min(room, kMostQueued) : room);
   h.offset = send.moved;
   if (!route.transport->try_send(route.peer, h, {send.data + send.moved, size})) return false;
   send.moved += size;

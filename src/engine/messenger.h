@@ -42,10 +42,10 @@ class TransferOwner {
 
 // One message to send or receive. Lives in its owner until on_transfer or Messenger::clear.
 struct Transfer {
-  std::byte* data = nullptr;      // only read if it is a send
-  uint64_t bytes = 0;             // of the message; of a receive: room. After on_transfer: received
-  uint32_t peer = 0;              // destination or source; after on_transfer the actual source
-  std::vector<uint32_t> sources;  // of a receive from several: not empty, `peer` is then set by the match
+  std::byte* data = nullptr;        // only read if it is a send
+  uint64_t bytes = 0;               // of the message; of a receive: room. After on_transfer: received
+  uint32_t peer = 0;                // destination or source; after on_transfer the actual source
+  std::vector<uint32_t> sources{};  // of a receive from several: not empty, `peer` is then set by the match
   uint64_t tag = 0;
   Descriptor descriptor;  // lane 1: a collective's, compared with the sender's; sizes must be equal
   TransferOwner* owner = nullptr;
@@ -123,11 +123,12 @@ class Messenger {
   int pump_lane(uint32_t peer, Lane& lane);
   PacketHeader first_packet(PacketKind kind, const Transfer& send) const;
   bool is_eager(uint32_t peer, const Lane& lane, const Transfer& send) const;
+  static bool may_be_eager(const Lane& lane, const Transfer& send);  // if it is not too long
   bool send_eagerly(uint32_t peer, Lane& lane, Transfer& send);
   bool announce(uint32_t peer, Lane& lane, Transfer& send);
   static void end_stream(Lane& lane);
   bool stream_packet(uint32_t peer, Transfer& send);
-  bool send_part(uint32_t peer, PacketHeader header, Transfer& send);
+  bool send_part(uint32_t peer, PacketHeader& header, Transfer& send);
   void deliver(Transfer& receive, const PacketHeader& header, std::span<const std::byte> payload);
   void on_first(const PacketHeader& header, std::span<const std::byte> payload);
   void on_more(const PacketHeader& header, std::span<const std::byte> payload);

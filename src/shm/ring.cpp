@@ -16,8 +16,7 @@ void prefetch_record(const std::byte* record, uint64_t available) {
 
 bool RingWriter::try_write(const PacketHeader& header, std::span<const std::byte> payload) {
   const size_t need = record_bytes(payload.size());
-  const size_t at = written_ % capacity_;
-  const size_t to_end = capacity_ - at;
+  const size_t to_end = capacity_ - at_;
   const size_t skip = need > to_end ? to_end : 0;
   if (written_ + skip + need - seen_tail_ > capacity_) {
     // Acquire: pairs with the release in RingReader::drain. The reader has copied everything below
@@ -26,18 +25,20 @@ bool RingWriter::try_write(const PacketHeader& header, std::span<const std::byte
     if (written_ + skip + need - seen_tail_ > capacity_) return false;
   }
   if (skip != 0) {
-    reinterpret_cast<RingRecord*>(data_ + at)->payload_bytes = RingRecord::kSkip;
+    reinterpret_cast<RingRecord*>(data_ + at_)->payload_bytes = RingRecord::kSkip;
     written_ += skip;
+    at_ = 0;
   }
-  std::byte* const place = data_ + written_ % capacity_;
+  std::byte* const place = data_ + at_;
   auto* const record = reinterpret_cast<RingRecord*>(place);
   record->payload_bytes = payload.size();
   record->header = header;
   copy_out_(place + payload_offset(payload.size()), payload.data(), payload.size());
   written_ += need;
+  at_ = at_ + need == capacity_ ? 0 : at_ + need;
   // Release: pairs with the acquire in RingReader::drain, which then sees the whole record.
   head_->store(written_, std::memory_order_release);
-  const std::byte* const next = data_ + written_ % capacity_;
+  const std::byte* const next = data_ + at_;
   __builtin_prefetch(next, 1);
   __builtin_prefetch(next + RingRecord::kAlign, 1);
   return true;
@@ -47,30 +48,30 @@ int RingReader::drain(PacketSink& sink, int limit) {
   // Acquire: pairs with the release in RingWriter::try_write.
   const uint64_t head = peers_->head.load(std::memory_order_acquire);
   if (head == read_) return 0;
-  prefetch_record(data_ + read_ % capacity_, head - read_);
+  prefetch_record(data_ + at_, head - read_);
   int packets = 0;
   while (read_ != head && packets < limit) {
-    const size_t at = read_ % capacity_;
     const uint64_t available = head - read_;
     if (available > capacity_ || available < RingRecord::kAlign) return -1;
-    const auto* const record = reinterpret_cast<const RingRecord*>(data_ + at);
+    const std::byte* const place = data_ + at_;
+    const auto* const record = reinterpret_cast<const RingRecord*>(place);
     const uint64_t payload = record->payload_bytes;
     if (payload == RingRecord::kSkip) {
-      read_ += capacity_ - at;
+      read_ += capacity_ - at_;
+      at_ = 0;
       continue;
     }
-    if (payload > capacity_ || record_bytes(payload) > available || record_bytes(payload) > capacity_ - at)
-      return -1;
-    const uint64_t next = read_ + record_bytes(payload);
-    if (next != head) prefetch_record(data_ + next % capacity_, head - next);
-    const auto take = [&] {
-      sink.on_packet(record->header, {data_ + at + payload_offset(payload), payload});
-    };
+    const size_t bytes = record_bytes(payload), to_end = capacity_ - at_;
+    if (payload > capacity_ || bytes > available || bytes > to_end) return -1;
+    const size_t next = bytes == to_end ? 0 : at_ + bytes;
+    if (available != bytes) prefetch_record(data_ + next, available - bytes);
+    const auto take = [&] { sink.on_packet(record->header, {place + payload_offset(payload), payload}); };
     if (payload < CopyOut::kSmallest)
       take();
     else
       read_copied(peers_->trial, own_->read, payload, take);
-    read_ = next;
+    read_ += bytes;
+    at_ = next;
     ++packets;
   }
   // Release: pairs with the acquire in RingWriter::try_write; all reads above are done.

@@ -52,6 +52,7 @@ class RingWriter {
   std::atomic<uint64_t>* head_;
   const std::atomic<uint64_t>* tail_;
   uint64_t written_ = 0;
+  size_t at_ = 0;  // the place of that
   uint64_t seen_tail_ = 0;
   CopyOut copy_out_;
 };
@@ -71,6 +72,7 @@ class RingReader {
   RingCursors* own_;
   const RingCursors* peers_;
   uint64_t read_ = 0;
+  size_t at_ = 0;  // the place of that
 };
 
 }  // namespace floe

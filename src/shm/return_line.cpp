@@ -4,6 +4,7 @@
 #include <array>
 #include <cstring>
 
+#include "base/demote.h"
 #include "base/types.h"
 #include "reduce/reduce.h"
 #include "shm/per_rank.h"
@@ -55,15 +56,19 @@ ReturnLine::Part ReturnLine::part(uint64_t chunk, uint32_t writer, uint32_t owne
 void ReturnLine::put() {
   const uint32_t self = ranks_->self();
   const Segment& mine = ranks_->own();
+  const uint64_t chunk = put_;
   for (uint32_t owner = 0; owner < ranks_->size(); ++owner) {
     if (owner == self) continue;
-    const Part p = part(put_, self, owner);
-    std::memcpy(mine.block(first_ + put_, owner), what_.sent(owner) + p.begin, p.bytes);
+    const Part p = part(chunk, self, owner);
+    std::memcpy(mine.block(first_ + chunk, owner), what_.sent(owner) + p.begin, p.bytes);
   }
   ++put_;
   // Release: pairs with the acquire in all_passed(). The slots are free: this rank has read back the chunk
   // that used them before (put_ stays below got_ + kChunkSlots), and its owners wrote nothing since.
   mine.header().put.store(Flag::word(first_ + put_, what_.args().hash), std::memory_order_release);
+  for (uint32_t owner = 0; owner < ranks_->size(); ++owner)
+    if (owner != self)
+      demote(mine.block(first_ + chunk, owner), part(chunk, self, owner).bytes, mine.header().put);
 }
 
 void ReturnLine::reduce_own() {
@@ -88,16 +93,21 @@ void ReturnLine::swap(uint32_t writer) {
 }
 
 void ReturnLine::answer() {
+  const uint32_t self = ranks_->self();
+  const uint64_t chunk = answered_;
   if (reduces()) {
     reduce_own();
   } else {
     for (uint32_t rank = 0; rank < ranks_->size(); ++rank)
-      if (rank != ranks_->self()) swap(rank);
+      if (rank != self) swap(rank);
   }
   ++answered_;
   // Release: pairs with the acquire in all_passed(); what this rank returns is in the slots.
-  ranks_->own().header().done.store(Flag::word(first_ + answered_, what_.args().hash),
-                                    std::memory_order_release);
+  std::atomic<uint64_t>& done = ranks_->own().header().done;
+  done.store(Flag::word(first_ + answered_, what_.args().hash), std::memory_order_release);
+  for (uint32_t rank = 0; rank < ranks_->size(); ++rank)
+    if (rank != self)
+      demote((*ranks_)[rank].block(first_ + chunk, self), part(chunk, rank, self).bytes, done);
 }
 
 void ReturnLine::get() {

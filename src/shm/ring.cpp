@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/demote.h"
+
 namespace floe {
 namespace {
 
@@ -38,6 +40,7 @@ bool RingWriter::try_write(const PacketHeader& header, std::span<const std::byte
   at_ = at_ + need == capacity_ ? 0 : at_ + need;
   // Release: pairs with the acquire in RingReader::drain, which then sees the whole record.
   head_->store(written_, std::memory_order_release);
+  demote(place, need, *head_);
   const std::byte* const next = data_ + at_;
   __builtin_prefetch(next, 1);
   __builtin_prefetch(next + RingRecord::kAlign, 1);

@@ -43,7 +43,7 @@ bool SmallExchange::State::find_room(const LocalRanks& ranks, uint32_t rank, int
 }
 
 uint64_t SmallExchange::State::publish(const LocalRanks& ranks, const void* data, uint64_t bytes,
-                                       uint32_t hash) {
+                                       uint32_t hash, bool answered) {
   seen[ranks.self()] = ++turn;
   const SmallSlot slot(ranks.own(), turn);
   // The flag's line comes last, as peers keep taking it away to look at the flag.
@@ -52,6 +52,8 @@ uint64_t SmallExchange::State::publish(const LocalRanks& ranks, const void* data
   if (bytes > kBesideFlag) std::memcpy(slot.data() + kBesideFlag, from + kBesideFlag, bytes - kBesideFlag);
   copy(slot.data(), from, std::min(bytes, kBesideFlag));
   slot.publish(Flag::word(turn, hash));
+  // Who is ahead of those who read has no time to spend on more than a few lines.
+  if (answered || bytes <= SmallSlot::kFew) slot.pass_on(bytes);
   return turn;
 }
 
@@ -60,8 +62,11 @@ std::byte* SmallExchange::State::begin(const LocalRanks& ranks) {
   return SmallSlot(ranks.own(), turn).data();
 }
 
-uint64_t SmallExchange::State::end(const LocalRanks& ranks, uint32_t hash) const {
-  SmallSlot(ranks.own(), turn).publish(Flag::word(turn, hash));
+uint64_t SmallExchange::State::end(const LocalRanks& ranks, uint64_t bytes, uint32_t hash,
+                                   bool answered) const {
+  const SmallSlot slot(ranks.own(), turn);
+  slot.publish(Flag::word(turn, hash));
+  if (answered) slot.pass_on(bytes);
   return turn;
 }
 
@@ -85,12 +90,13 @@ bool SmallExchange::room() const {
 
 void SmallExchange::publish() {
   const uint32_t hash = what_.args().hash;
+  const bool answered = what_.reads(ranks_->self());
   if (what_.args().pattern.block_each) {
     what_.publish(copy_small, state_->begin(*ranks_), 0, what_.block_bytes());
-    turn_ = state_->end(*ranks_, hash);
+    turn_ = state_->end(*ranks_, ranks_->size() * what_.block_bytes(), hash, answered);
   } else {
     const uint64_t bytes = what_.publishes(ranks_->self()) ? what_.block_bytes() : 0;
-    turn_ = state_->publish(*ranks_, what_.sent(0), bytes, hash);
+    turn_ = state_->publish(*ranks_, what_.sent(0), bytes, hash, answered);
   }
 }
 

@@ -10,6 +10,7 @@
 #include <cstring>
 #include <vector>
 
+#include "base/demote.h"
 #include "base/pause.h"
 #include "shm/local_ranks.h"
 #include "shm/movement.h"
@@ -28,7 +29,7 @@ class SmallSlot {
   // come with the flag need not cross after it. More of them, or looks without a pause, take away lines that
   // their owner is about to write.
   bool wait(uint64_t wanted, uint64_t bytes, int looks) const {
-    constexpr uint64_t kLine = 64, kFew = 256;
+    constexpr uint64_t kLine = 64;
     const uint64_t end = bytes <= kFew ? sizeof(uint64_t) + bytes : 0;
     for (int look = 0;; ++look) {
       for (uint64_t at = kLine; at < end; at += kLine) __builtin_prefetch(slot_ + at);
@@ -39,6 +40,10 @@ class SmallSlot {
   }
   // Release: pairs with the acquire in flag(). The data before it is visible to whoever reads this turn.
   void publish(uint64_t flag) const { word().store(flag, std::memory_order_release); }
+  // Once that many bytes have been published, or read: the next one to touch them is another rank.
+  void pass_on(uint64_t bytes) const { demote(slot_, sizeof(uint64_t) + bytes); }
+
+  static constexpr uint64_t kFew = 256;
 
  private:
   std::atomic<uint64_t>& word() const { return *reinterpret_cast<std::atomic<uint64_t>*>(slot_); }
@@ -70,11 +75,12 @@ class SmallExchange {
     bool has_room(uint32_t rank) const { return seen[rank] + SegmentLayout::kSmallSlots > turn + 1; }
     // Looks up to `looks` times for several turns at once, and then for the one.
     bool find_room(const LocalRanks& ranks, uint32_t rank, int looks);
-    // Takes a turn, for which there is room, with the same data for all. Returns its number.
-    uint64_t publish(const LocalRanks& ranks, const void* data, uint64_t bytes, uint32_t hash);
+    // Takes a turn, for which there is room, with the same data for all. Returns its number. `answered`:
+    // whether this rank waits for those who read it; else it may be ahead of them.
+    uint64_t publish(const LocalRanks& ranks, const void* data, uint64_t bytes, uint32_t hash, bool answered);
     // The same for data that the caller copies to where begin() says.
     std::byte* begin(const LocalRanks& ranks);
-    uint64_t end(const LocalRanks& ranks, uint32_t hash) const;
+    uint64_t end(const LocalRanks& ranks, uint64_t bytes, uint32_t hash, bool answered) const;
     uint64_t turn = 0;           // operations started
     std::vector<uint64_t> seen;  // the last turn that each rank, this one too, is known to have published
   };

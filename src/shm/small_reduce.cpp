@@ -16,7 +16,7 @@ SmallReduce::SmallReduce(const LocalRanks& ranks, SmallExchange::State& state, u
 
 bool SmallReduce::operator()(const void* send, void* recv, uint32_t hash, int looks) const {
   const uint32_t self = ranks_->self(), n = ranks_->size();
-  const uint64_t turn = state_->publish(*ranks_, send, bytes_, hash);
+  const uint64_t turn = state_->publish(*ranks_, send, bytes_, hash, true);
   const uint64_t wanted = Flag::word(turn, hash);
   std::array<const void*, kMostRanks> sources;
   for (uint32_t rank = 0; rank < n; ++rank) {
@@ -26,6 +26,8 @@ bool SmallReduce::operator()(const void* send, void* recv, uint32_t hash, int lo
     state_->seen[rank] = turn;
   }
   reduction_(recv, sources.data());
+  for (uint32_t rank = 0; rank < n; ++rank)
+    if (rank != self) SmallSlot((*ranks_)[rank], turn).pass_on(bytes_);
   return true;
 }
 

@@ -23,14 +23,15 @@ SmallRepeat::SmallRepeat(const LocalRanks& ranks, SmallExchange::State& state, c
 }
 
 uint64_t SmallRepeat::publish(const void* send, uint32_t hash) const {
+  const bool answered = begin_ != end_;
   if (!shape_.pattern.block_each || !publishes_)
-    return state_->publish(*ranks_, send, publishes_ ? block_ : 0, hash);
+    return state_->publish(*ranks_, send, publishes_ ? block_ : 0, hash, answered);
   const uint32_t self = ranks_->self(), n = ranks_->size();
   const auto* const from = static_cast<const std::byte*>(send);
   std::byte* const slot = state_->begin(*ranks_);
   for (uint32_t reader = 0; reader < n; ++reader)
     if (reader != self) copy_small(slot + reader * block_, from + reader * block_, block_);
-  return state_->end(*ranks_, hash);
+  return state_->end(*ranks_, n * block_, hash, answered);
 }
 
 // A rank that only reads is often behind those that only give: what they have published, or will, comes while

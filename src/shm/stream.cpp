@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/demote.h"
 #include "base/types.h"
 
 namespace floe {
@@ -95,13 +96,17 @@ bool Stream::room() const {
 }
 
 void Stream::put() {
-  const uint64_t number = first_ + put_;
+  const uint64_t number = first_ + put_, bytes = part(put_);
+  std::byte* const to = slot(ranks_->self(), put_);
   state_->begins[number % SegmentHeader::kStreamFlags] = layout_.at(put_);
-  what_.publish(state_->copy_out, slot(ranks_->self(), put_), put_ * piece_, part(put_));
+  what_.publish(state_->copy_out, to, put_ * piece_, bytes);
   ++put_;
   // Release: pairs with the acquires in arrival() and has_room(). The place is free: see room().
-  ranks_->own().header().stream[number % SegmentHeader::kStreamFlags].store(
-      Flag::word(number + 1, what_.args().hash), std::memory_order_release);
+  auto& flag = ranks_->own().header().stream[number % SegmentHeader::kStreamFlags];
+  flag.store(Flag::word(number + 1, what_.args().hash), std::memory_order_release);
+  // Where one only gives and the other only takes, they do not wait for each line.
+  const bool exchange = what_.publishes(ranks_->self()) && what_.reads(ranks_->self());
+  if (exchange) demote(to, bytes * what_.blocks_in_slot(), flag);
 }
 
 Poll Stream::arrival(uint32_t peer) const {

@@ -1,0 +1,32 @@
+// A hint for memory that other cores take next.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+namespace floe {
+
+// Moves the lines of [begin, begin + bytes) to the cache that all cores share, from where another one fetches
+// them sooner than from this one's own. Nothing where the CPU has no such instruction.
+inline void demote(const void* begin, uint64_t bytes) {
+#if defined(__x86_64__)
+  if (!__builtin_cpu_supports("cldemote")) return;
+  constexpr uint64_t kLine = 64;
+  const uint64_t before = reinterpret_cast<uintptr_t>(begin) % kLine;
+  const auto* const line = static_cast<const char*>(begin) - before;
+  for (uint64_t at = 0; at < before + bytes; at += kLine) asm volatile("cldemote %0" : : "m"(line[at]));
+#else
+  static_cast<void>(begin), static_cast<void>(bytes);
+#endif
+}
+
+// The same for data that `flag` has published, and for it, if they are few enough to wait for: fetches of
+// more overlap, and a hint for each line takes longer than it saves.
+inline void demote(const void* begin, uint64_t bytes, const std::atomic<uint64_t>& flag) {
+  constexpr uint64_t kMost = 8 << 10;
+  if (bytes > kMost) return;
+  demote(begin, bytes);
+  demote(&flag, sizeof(flag));
+}
+
+}  // namespace floe

@@ -17,7 +17,8 @@ void prefetch_record(const std::byte* record, uint64_t available) {
 }  // namespace
 
 bool RingWriter::try_write(const PacketHeader& header, std::span<const std::byte> payload) {
-  const size_t need = record_bytes(payload.size());
+  const bool swaps = this->swaps(header.kind, payload.size());
+  const size_t need = record_bytes(swaps ? 0 : payload.size());
   const size_t to_end = capacity_ - at_;
   const size_t skip = need > to_end ? to_end : 0;
   if (written_ + skip + need - seen_tail_ > capacity_) {
@@ -33,9 +34,15 @@ bool RingWriter::try_write(const PacketHeader& header, std::span<const std::byte
   }
   std::byte* const place = data_ + at_;
   auto* const record = reinterpret_cast<RingRecord*>(place);
-  record->payload_bytes = payload.size();
   record->header = header;
-  copy_out_(place + payload_offset(payload.size()), payload.data(), payload.size());
+  if (swaps) {
+    const uint32_t buffer = swaps_->take();
+    record->payload_bytes = uint64_t{buffer + 1} << RingRecord::kBufferShift | payload.size();
+    std::memcpy(swaps_->at(buffer), payload.data(), payload.size());
+  } else {
+    record->payload_bytes = payload.size();
+    copy_out_(place + payload_offset(payload.size()), payload.data(), payload.size());
+  }
   written_ += need;
   at_ = at_ + need == capacity_ ? 0 : at_ + need;
   // Release: pairs with the acquire in RingReader::drain, which then sees the whole record.
@@ -45,6 +52,13 @@ bool RingWriter::try_write(const PacketHeader& header, std::span<const std::byte
   __builtin_prefetch(next, 1);
   __builtin_prefetch(next + RingRecord::kAlign, 1);
   return true;
+}
+
+bool RingReader::take_swapped(PacketSink& sink, const RingRecord& record, uint64_t buffer, size_t bytes) {
+  if (buffer >= SwapBuffers::kAll || bytes > swaps_->bytes()) return false;
+  const auto index = static_cast<uint32_t>(buffer);
+  sink.on_packet(record.header, {swaps_->at(index), bytes});
+  return swaps_->give(index);
 }
 
 int RingReader::drain(PacketSink& sink, int limit) {
@@ -58,21 +72,26 @@ int RingReader::drain(PacketSink& sink, int limit) {
     if (available > capacity_ || available < RingRecord::kAlign) return -1;
     const std::byte* const place = data_ + at_;
     const auto* const record = reinterpret_cast<const RingRecord*>(place);
-    const uint64_t payload = record->payload_bytes;
-    if (payload == RingRecord::kSkip) {
+    const uint64_t word = record->payload_bytes;
+    if (word == RingRecord::kSkip) {
       read_ += capacity_ - at_;
       at_ = 0;
       continue;
     }
-    const size_t bytes = record_bytes(payload), to_end = capacity_ - at_;
-    if (payload > capacity_ || bytes > available || bytes > to_end) return -1;
+    const uint64_t buffer = word >> RingRecord::kBufferShift;
+    const size_t payload = word - (buffer << RingRecord::kBufferShift);
+    const size_t bytes = record_bytes(buffer != 0 ? 0 : payload), to_end = capacity_ - at_;
+    if (bytes > available || bytes > to_end) return -1;
     const size_t next = bytes == to_end ? 0 : at_ + bytes;
     if (available != bytes) prefetch_record(data_ + next, available - bytes);
     const auto take = [&] { sink.on_packet(record->header, {place + payload_offset(payload), payload}); };
-    if (payload < CopyOut::kSmallest)
+    if (buffer != 0) {
+      if (!take_swapped(sink, *record, buffer - 1, payload)) return -1;
+    } else if (payload < CopyOut::kSmallest) {
       take();
-    else
+    } else {
       read_copied(peers_->trial, own_->read, payload, take);
+    }
     read_ += bytes;
     at_ = next;
     ++packets;

@@ -1,7 +1,8 @@
 // A single-producer, single-consumer ring of packets between two ranks, in the producer's segment.
 //
-// Records are aligned to 64 bytes: length, PacketHeader, payload. A record never wraps: a skip mark fills
-// the end. Cursors count bytes since the start and never wrap (64 bits).
+// Records are aligned to 64 bytes: length, PacketHeader, payload, which may be in a swap buffer instead. A
+// record never wraps: a skip mark fills the end. Cursors count bytes since the start and never wrap (64
+// bits).
 #pragma once
 
 #include <atomic>
@@ -12,13 +13,16 @@
 #include "base/packet.h"
 #include "shm/copy_out.h"
 #include "shm/segment.h"
+#include "shm/swap_buffers.h"
 
 namespace floe {
 
 struct RingRecord {
   static constexpr size_t kAlign = 64;
   static constexpr uint64_t kSkip = ~uint64_t{0};
-  uint64_t payload_bytes;  // or kSkip
+  static constexpr int kBufferShift = 32;
+  // Bytes of the payload, and above them 1 + the swap buffer that it is in, or 0: it follows here. Or kSkip.
+  uint64_t payload_bytes;
   PacketHeader header;
 };
 
@@ -36,9 +40,11 @@ constexpr size_t record_bytes(size_t payload) {
 class RingWriter {
  public:
   // `own` and `peers`: of either rank, about the other.
-  RingWriter(std::byte* data, size_t capacity, RingCursors& own, const RingCursors& peers)
+  // `swaps`: of the rank that writes, for both directions; outlives this.
+  RingWriter(std::byte* data, size_t capacity, RingCursors& own, const RingCursors& peers, SwapBuffers& swaps)
       : data_(data),
         capacity_(capacity),
+        swaps_(&swaps),
         head_(&own.head),
         tail_(&peers.tail),
         copy_out_(capacity, own.trial, {&peers.read}) {}
@@ -47,8 +53,16 @@ class RingWriter {
   bool try_write(const PacketHeader& header, std::span<const std::byte> payload);
 
  private:
+  // Not what was announced: that is longer than all swap buffers, and its end would go another way than its
+  // beginning.
+  bool swaps(PacketKind kind, size_t bytes) const {
+    return bytes >= SegmentLayout::kSmallestSwap && bytes <= swaps_->bytes() && !swaps_->empty() &&
+           kind != PacketKind::kData;
+  }
+
   std::byte* data_;
   size_t capacity_;
+  SwapBuffers* swaps_;
   std::atomic<uint64_t>* head_;
   const std::atomic<uint64_t>* tail_;
   uint64_t written_ = 0;
@@ -59,16 +73,21 @@ class RingWriter {
 
 class RingReader {
  public:
-  RingReader(const std::byte* data, size_t capacity, RingCursors& own, const RingCursors& peers)
-      : data_(data), capacity_(capacity), own_(&own), peers_(&peers) {}
+  RingReader(const std::byte* data, size_t capacity, RingCursors& own, const RingCursors& peers,
+             SwapBuffers& swaps)
+      : data_(data), capacity_(capacity), swaps_(&swaps), own_(&own), peers_(&peers) {}
 
   // Hands up to `limit` packets to `sink` and gives their room back. Returns how many, or -1 if the ring
   // holds what no writer of ours writes.
   int drain(PacketSink& sink, int limit);
 
  private:
+  // False: no peer of ours writes such a record.
+  bool take_swapped(PacketSink& sink, const RingRecord& record, uint64_t buffer, size_t bytes);
+
   const std::byte* data_;
   size_t capacity_;
+  SwapBuffers* swaps_;
   RingCursors* own_;
   const RingCursors* peers_;
   uint64_t read_ = 0;

@@ -80,19 +80,21 @@ void HostVote::accept(uint64_t ballot, uint64_t attempt, const RankSet& ranks) {
 SegmentLayout::SegmentLayout(uint32_t n) : ranks(n) {
   // At most 4 MiB per rank up to 8 ranks: 1.5 MiB of blocks, rings and outbox. Both are larger than a
   // second-level cache: what is overwritten while it still lies in the reader's takes up to three times as
-  // long. Rings, which data goes through both ways at once, more so: sendrecv of 16 and 60 KiB with rings of
-  // 1.2, 1.4 and 1.6 MiB took 4.8, 4.1 and 3.9 us, and 10.5, 9.4 and 8.8 (Zen 4, beside other work; with 2
-  // MiB no less).
+  // long. Of the rings' part the swap buffers get up to a half, for a packet each: with a third 4 ranks on 2
+  // CPUs took 35 us for a sendrecv of 128 KiB, not 18 (Zen 5).
   constexpr size_t kRings = size_t{1450} << 10, kOutbox = size_t{1030} << 10;
   const size_t peers = n - 1;
   block_bytes = std::clamp(size_t{512 << 10} / peers / kPage * kPage, size_t{16} << 10, size_t{512} << 10);
-  ring_bytes = std::max(kRings / peers / kPage * kPage, size_t{16} << 10);
+  swap_bytes = std::min(kRings / peers / 8, size_t{64} << 10) / kSmallStagger * kSmallStagger;
+  if (swap_bytes < kSmallestSwap) swap_bytes = 0;
+  ring_bytes = std::max((kRings / peers - kSwapBuffers * swap_distance()) / kPage * kPage, size_t{16} << 10);
   outbox_bytes = kOutbox;
   cursors = round_up(sizeof(SegmentHeader), kPage);
   values = round_up(cursors + n * sizeof(RingCursors), kPage);
   small = round_up(values + kValues * kValueBytes, kPage);
   rings = small + (kSmallSlots + 2) * kSmallSlotBytes;  // two for the staggering
-  blocks = rings + peers * ring_bytes;
+  swaps = rings + peers * ring_bytes;
+  blocks = round_up(swaps + peers * kSwapBuffers * swap_distance(), kPage);
   outbox = blocks + kChunkSlots * peers * block_bytes;
   total = outbox + outbox_bytes;
 }

@@ -142,18 +142,25 @@ struct SegmentLayout {
     constexpr size_t kOwners = 4;  // slots of so many fill a page
     return owner % kOwners * kSmallSlots * kSmallStagger + slot * kSmallDistance;
   }
-  static constexpr uint32_t kChunkSlots = 3;  // in rotation
+  static constexpr uint32_t kChunkSlots = 3;     // in rotation
+  static constexpr uint32_t kSwapBuffers = 4;    // of each rank, for each peer: see swap_buffers.h
+  static constexpr size_t kSmallestSwap = 1024;  // bytes
   static constexpr size_t kStreamChunkBytes = 64 << 10;
   static constexpr uint32_t kValues = 4;  // that survivors exchange: see comm/shrink.cpp
   static constexpr size_t kValueBytes = 8 + 4096;
 
+  // Like small slots they begin at different places of a page.
+  size_t swap_distance() const { return swap_bytes + kSmallStagger; }
+
   uint32_t ranks;
   size_t ring_bytes;   // one outgoing ring
+  size_t swap_bytes;   // one swap buffer; 0: there is no room for them
   size_t block_bytes;  // one rank's part of a chunk
   size_t cursors;      // offsets
   size_t values;
   size_t small;
   size_t rings;
+  size_t swaps;
   size_t blocks;
   size_t outbox;
   size_t outbox_bytes;
@@ -189,6 +196,10 @@ class Segment {
   }
   // The outgoing ring to `peer`, and the slot for the block that `peer` owns.
   std::byte* ring(uint32_t peer) const { return base_ + layout_.rings + index(peer) * layout_.ring_bytes; }
+  // The first one of those for messages with `peer`; the others are swap_distance() apart.
+  std::byte* swap_buffers(uint32_t peer) const {
+    return base_ + layout_.swaps + index(peer) * SegmentLayout::kSwapBuffers * layout_.swap_distance();
+  }
   std::byte* block(uint64_t chunk, uint32_t peer) const {
     const size_t slot = chunk % SegmentLayout::kChunkSlots;
     return base_ + layout_.blocks + (slot * (layout_.ranks - 1) + index(peer)) * layout_.block_bytes;

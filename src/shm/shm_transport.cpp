@@ -5,6 +5,11 @@
 
 namespace floe {
 
+ShmTransport::Link::Link(const Segment& mine, uint32_t self, const Segment& theirs, uint32_t peer)
+    : swaps(mine.swap_buffers(peer), theirs.swap_buffers(self), self < peer, mine.layout()),
+      out(mine.ring(peer), mine.layout().ring_bytes, mine.cursors(peer), theirs.cursors(self), swaps),
+      in(theirs.ring(self), mine.layout().ring_bytes, mine.cursors(peer), theirs.cursors(self), swaps) {}
+
 ShmTransport::ShmTransport(std::vector<std::shared_ptr<Segment>> segments, uint32_t self)
     : segments_(std::move(segments)), self_(self) {
   const SegmentLayout& layout = segments_[self]->layout();
@@ -12,19 +17,15 @@ ShmTransport::ShmTransport(std::vector<std::shared_ptr<Segment>> segments, uint3
   constexpr size_t kLargestPayload = 64 << 10;
   max_payload_ =
       std::min(layout.ring_bytes / 4 - RingRecord::kAlign - payload_offset(kLargestPayload), kLargestPayload);
+  if (layout.swap_bytes != 0) max_payload_ = std::min(max_payload_, layout.swap_bytes);
   for (uint32_t peer = 0; peer < segments_.size(); ++peer) {
-    const Segment& mine = *segments_[self];
-    const Segment& theirs = *segments_[peer];
-    const bool same = peer == self;
-    links_.push_back({RingWriter(same ? nullptr : mine.ring(peer), layout.ring_bytes, mine.cursors(peer),
-                                 theirs.cursors(self)),
-                      RingReader(same ? nullptr : theirs.ring(self), layout.ring_bytes, mine.cursors(peer),
-                                 theirs.cursors(self))});
+    links_.push_back(peer == self ? nullptr
+                                  : std::make_unique<Link>(*segments_[self], self, *segments_[peer], peer));
   }
 }
 
 bool ShmTransport::try_send(PeerId peer, const PacketHeader& header, std::span<const std::byte> payload) {
-  if (!links_[peer].out.try_write(header, payload)) return false;
+  if (!links_[peer]->out.try_write(header, payload)) return false;
   published_ = true;
   return true;
 }
@@ -33,8 +34,8 @@ int ShmTransport::progress(PacketSink& sink) {
   constexpr int kPacketsPerPeer = 16;  // then the others get their turn
   int total = 0;
   for (uint32_t peer = 0; peer < links_.size(); ++peer) {
-    Link& link = links_[peer];
-    if (peer == self_ || link.broken) continue;
+    if (peer == self_ || links_[peer]->broken) continue;
+    Link& link = *links_[peer];
     const int packets = link.in.drain(sink, kPacketsPerPeer);
     if (packets < 0) {
       link.broken = true;

@@ -25,6 +25,8 @@ class ShmTransport final : public Transport {
 
  private:
   struct Link {
+    Link(const Segment& mine, uint32_t self, const Segment& theirs, uint32_t peer);
+    SwapBuffers swaps;
     RingWriter out;
     RingReader in;
     bool broken = false;
@@ -33,7 +35,7 @@ class ShmTransport final : public Transport {
   std::vector<std::shared_ptr<Segment>> segments_;
   uint32_t self_;
   size_t max_payload_;
-  std::vector<Link> links_;  // by local rank; the own one is unused
+  std::vector<std::unique_ptr<Link>> links_;  // by local rank; null: the own one
   bool published_ = false;
 };
 

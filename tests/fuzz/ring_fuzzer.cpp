@@ -2,6 +2,7 @@
 #include <fuzzer/FuzzedDataProvider.h>
 
 #include <memory>
+#include <vector>
 
 #include "fabric/link.h"
 #include "shm/ring.h"
@@ -28,7 +29,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   alignas(64) static std::byte memory[kCapacity];
   RingCursors own{}, peers{};
   peers.trial.way = input.ConsumeIntegralInRange<uint32_t>(0, 4);
-  RingReader reader(memory, kCapacity, own, peers);
+  static const SegmentLayout layout(2);
+  static std::vector<std::byte> buffers(SwapBuffers::kAll * layout.swap_distance());
+  SwapBuffers swaps(buffers.data(), buffers.data() + buffers.size() / 2, true, layout);
+  RingReader reader(memory, kCapacity, own, peers, swaps);
   Sum sink;
   for (int turn = 0; turn < 4 && input.remaining_bytes() != 0; ++turn) {
     const auto bytes = input.ConsumeBytes<uint8_t>(input.ConsumeIntegralInRange<size_t>(0, kCapacity));

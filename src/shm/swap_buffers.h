@@ -1,0 +1,63 @@
+// Buffers that two ranks send to and fro: who has read a message in one writes its next message there.
+//
+// A line that has just come over from the other core is fast to write, and one that lies in that core's cache
+// is not: a ring's are there when they come round again. Two ranks that exchange messages go on with the same
+// few buffers, which stay in their caches; where messages go one way only, the writer has soon given its
+// buffers away, and writes into its ring.
+//
+// A buffer is its reader's from the release of the writer's head, in whose record its number is, to that of
+// its own: the two cursors of the rings order everything, and nobody acknowledges anything.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+
+#include "shm/segment.h"
+
+namespace floe {
+
+class SwapBuffers {
+ public:
+  static constexpr uint32_t kEach = SegmentLayout::kSwapBuffers, kAll = 2 * kEach;
+
+  // `own` and `peers`: where those begin that this rank has at first, and its peer. `own_first`: numbers
+  // count from this rank's, so that both count alike.
+  SwapBuffers(std::byte* own, std::byte* peers, bool own_first, const SegmentLayout& layout)
+      : halves_{own_first ? own : peers, own_first ? peers : own},
+        bytes_(layout.swap_bytes),
+        distance_(layout.swap_distance()) {
+    for (uint32_t i = kEach; i-- > 0;) push(own_first ? i : kEach + i);
+  }
+
+  size_t bytes() const { return bytes_; }  // of each
+  bool empty() const { return count_ == 0; }
+  std::byte* at(uint32_t index) const { return halves_[index / kEach] + index % kEach * distance_; }
+  // The one that this rank read last. There is one.
+  uint32_t take() {
+    const uint32_t index = stack_[--count_];
+    owned_ &= ~(1u << index);
+    return index;
+  }
+  // This rank has read what the peer wrote there. False: it was not the peer's to write.
+  bool give(uint32_t index) {
+    if (index >= kAll || (owned_ >> index & 1) != 0) return false;
+    push(index);
+    return true;
+  }
+
+ private:
+  void push(uint32_t index) {
+    stack_[count_++] = static_cast<uint8_t>(index);
+    owned_ |= 1u << index;
+  }
+
+  std::array<std::byte*, 2> halves_;
+  size_t bytes_, distance_;
+  std::array<uint8_t, kAll> stack_{};
+  uint32_t count_ = 0;
+  uint32_t owned_ = 0;  // bits
+};
+
+}  // namespace floe

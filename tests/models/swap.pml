@@ -1,0 +1,84 @@
+/* Swap buffers (src/shm/swap_buffers.h): two ranks that send each other messages, each in a buffer that is the
+ * sender's or, if it has none, in its ring. Records go through the rings (ring.pml): here in order, and published at
+ * once. Which of its buffers a rank takes is left open, and it may send while it reads, as an answer is.
+ *
+ * Shown: a reader gets every message whole, nobody writes to a buffer that another one reads or has yet to read, and
+ * all buffers are somebody's at the end.
+ *
+ * -DBUG_HEAD_FIRST, -DBUG_GIVE_FIRST, -DBUG_KEEP, -DBUG_NOT_GIVEN must each be found. */
+#define EACH 2
+#define BUFFERS 4
+#define MESSAGES 3
+#define NONE 255
+
+byte half[2 * BUFFERS];     /* of each buffer's contents: the message in it */
+byte record[2 * MESSAGES];  /* by sender and number: the buffer, or NONE */
+byte head[2];               /* published */
+byte ended, left;           /* ranks, and buffers that they had then */
+
+#define MESSAGE(from, number) (from * MESSAGES + number + 1)
+
+inline send() {
+  taken = NONE;
+  if
+  :: own[0] -> taken = 0
+  :: own[1] -> taken = 1
+  :: own[2] -> taken = 2
+  :: own[3] -> taken = 3
+  :: !own[0] && !own[1] && !own[2] && !own[3]
+  fi;
+#ifdef BUG_HEAD_FIRST
+  record[me * MESSAGES + sent] = taken;
+  head[me] = sent + 1;
+#endif
+  if
+  :: taken != NONE ->
+#ifndef BUG_KEEP
+    own[taken] = false;
+#endif
+    half[2 * taken] = MESSAGE(me, sent);
+    half[2 * taken + 1] = MESSAGE(me, sent)
+  :: else
+  fi;
+  record[me * MESSAGES + sent] = taken;
+  sent++;
+  head[me] = sent /* release */
+}
+
+active [2] proctype rank() {
+  bool own[BUFFERS];
+  byte me = _pid, sent, got, taken, from, i;
+  own[me * EACH] = true;
+  own[me * EACH + 1] = true;
+  do
+  :: sent < MESSAGES -> send()
+  :: got < head[1 - me] -> /* the acquire of head */
+    from = record[(1 - me) * MESSAGES + got];
+    if
+    :: from != NONE ->
+#ifdef BUG_GIVE_FIRST
+      own[from] = true;
+#endif
+      assert(half[2 * from] == MESSAGE((1 - me), got));
+      if
+      :: sent < MESSAGES -> send()
+      :: true
+      fi;
+      assert(half[2 * from + 1] == MESSAGE((1 - me), got));
+#ifndef BUG_NOT_GIVEN
+      own[from] = true
+#endif
+    :: else
+    fi;
+    got++
+  :: sent == MESSAGES && got == MESSAGES -> break
+  od;
+  atomic {
+    do
+    :: i < BUFFERS -> left = left + own[i]; i++
+    :: else -> break
+    od;
+    ended++;
+    assert(ended < 2 || left == BUFFERS)
+  }
+}

@@ -13,10 +13,10 @@ ShmTransport::Link::Link(const Segment& mine, uint32_t self, const Segment& thei
 ShmTransport::ShmTransport(std::vector<std::shared_ptr<Segment>> segments, uint32_t self)
     : segments_(std::move(segments)), self_(self) {
   const SegmentLayout& layout = segments_[self]->layout();
-  // At least four records fit, so that the writer fills one while the reader empties another.
+  // At least three records fit, so that the writer fills one while the reader empties another.
   constexpr size_t kLargestPayload = 64 << 10;
   max_payload_ =
-      std::min(layout.ring_bytes / 4 - RingRecord::kAlign - payload_offset(kLargestPayload), kLargestPayload);
+      std::min(layout.ring_bytes / 3 - RingRecord::kAlign - payload_offset(kLargestPayload), kLargestPayload);
   if (layout.swap_bytes != 0) max_payload_ = std::min(max_payload_, layout.swap_bytes);
   for (uint32_t peer = 0; peer < segments_.size(); ++peer) {
     links_.push_back(peer == self ? nullptr

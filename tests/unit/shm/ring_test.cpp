@@ -111,7 +111,7 @@ TEST(Ring, RefusesWhenFullAndAcceptsAfterDraining) {
 
 TEST(Ring, TakesTheLargestRecordAtEveryPosition) {
   auto ring = std::make_unique<Ring>();
-  const std::vector<std::byte> large(kCapacity / 4 - RingRecord::kAlign - payload_offset(kCapacity));
+  const std::vector<std::byte> large(kCapacity / 3 - RingRecord::kAlign - payload_offset(kCapacity));
   Collect sink;
   for (int i = 0; i < 200; ++i) {
     ASSERT_TRUE(ring->writer.try_write(numbered(1, PacketKind::kData), {large.data(), large.size()}));

@@ -156,6 +156,12 @@ if [[ ${1:-} == --one ]]; then
   exit
 fi
 
+outdated() { # outdated NAME: not installed, or without the loop that floe is measured by now
+  local version=$peers/$1/version
+  [[ -f $version ]] || return 0
+  [[ $1 == @(openmpi|mpich|impi) && -n $(find "$here" -name '*.[ch]*' -newer "$version" -print -quit) ]]
+}
+
 for name in "$@"; do
   [[ " help -h --help " != *" $name "* ]] || { usage && exit; }
   [[ " ${known[*]} " == *" $name "* ]] || die "there is no '$name': ${known[*]}"
@@ -166,7 +172,7 @@ failed=()
 for name in "$@"; do
   folder=$peers/$name log=$peers/$name/install.log
   printf '==> %s\n' "$name"
-  if [[ ! -f $folder/version || $here/peer_mpi.cpp -nt $folder/version ]]; then
+  if outdated "$name"; then
     mkdir -p "$folder"
     : >"$log"
     # The file named version is written last: what has one is whole.

@@ -1,6 +1,7 @@
 #include "shm/stream.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/demote.h"
 #include "base/types.h"
@@ -130,6 +131,8 @@ Poll Stream::take() {
   const uint32_t self = ranks_->self(), n = ranks_->size();
   const uint64_t begin = taken_ * piece_, bytes = part(taken_);
   const bool reduces = what_.args().pattern.reduces;
+  // First: peers may still be putting theirs.
+  if (!reduces && !std::exchange(kept_own_, true)) what_.keep_own(begin, bytes, *copy_);
   for (; source_ < n; ++source_) {
     if (!what_.reads_from(source_)) continue;
     const Poll poll = arrival(source_);
@@ -141,11 +144,10 @@ Poll Stream::take() {
     // All at once. It counts for the next rank, which is the only one as often as not.
     read_from((self + 1) % n, bytes,
               [&] { what_.reduce_all([&](uint32_t rank) { return slot(rank, taken_); }, begin, bytes); });
-  } else if (!reduces) {
-    what_.keep_own(begin, bytes, *copy_);
   }
   ++taken_;
   source_ = 0;
+  kept_own_ = false;
   return Poll::kDone;
 }
 

@@ -84,6 +84,7 @@ class Stream {
   uint64_t first_;  // number of chunk 0
   StreamLayout layout_;
   uint64_t put_ = 0, taken_ = 0;  // chunks of this operation
+  bool kept_own_ = false;         // this rank's part of chunk taken_
   uint32_t source_ = 0;           // of chunk taken_, ranks below this one are read
 };
 

@@ -78,7 +78,7 @@ void HostVote::accept(uint64_t ballot, uint64_t attempt, const RankSet& ranks) {
 }
 
 SegmentLayout::SegmentLayout(uint32_t n) : ranks(n) {
-  // At most 4 MiB per rank up to 8 ranks: 1.5 MiB of blocks, rings and outbox. Both are larger than a
+  // At most 4 MiB per rank up to 8 ranks: 1 MiB of blocks, rings and outbox. Both are larger than a
   // second-level cache: what is overwritten while it still lies in the reader's takes up to three times as
   // long. Of the rings' part the swap buffers get up to four sevenths, as each has room for a packet: with a
   // half, 4 ranks on 2 CPUs took 20 us for a sendrecv of 64 KiB in two packets, not 13 in one (Zen 5).
@@ -92,7 +92,7 @@ SegmentLayout::SegmentLayout(uint32_t n) : ranks(n) {
   cursors = round_up(sizeof(SegmentHeader), kPage);
   values = round_up(cursors + n * sizeof(RingCursors), kPage);
   small = round_up(values + kValues * kValueBytes, kPage);
-  rings = small + (kSmallSlots + 2) * kSmallSlotBytes;  // two for the staggering
+  rings = round_up(small + small_offset(1, kSmallSlots), kPage);
   swaps = rings + peers * ring_bytes;
   blocks = round_up(swaps + peers * kSwapBuffers * swap_distance(), kPage);
   outbox = blocks + kChunkSlots * peers * block_bytes;

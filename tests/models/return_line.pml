@@ -14,10 +14,10 @@
 #ifdef BUG_ONE_SLOT
 #define SLOTS 1
 #else
-#define SLOTS 3
+#define SLOTS 2
 #endif
 #ifdef BUG_LOOK_AHEAD
-#define LOOK_AHEAD 3
+#define LOOK_AHEAD 2
 #else
 #define LOOK_AHEAD 1
 #endif
@@ -25,7 +25,7 @@
 #define RESULT(chunk) (2 * (chunk) + 2)
 
 typedef Rank {
-  byte slot[9]; /* [chunk % SLOTS][owner]: 0, INPUT or RESULT of a chunk */
+  byte slot[6]; /* [chunk % SLOTS][owner]: 0, INPUT or RESULT of a chunk */
   byte put;     /* chunks below are in the slots */
   byte done;    /* chunks below are reduced and returned */
   bool dead;

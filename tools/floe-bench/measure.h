@@ -59,8 +59,8 @@ inline uint64_t read_all(const void* data, size_t bytes) {
   return sum + word;
 }
 
-// What the root of a rooted operation does between calls and this rank need not. It does as much nevertheless:
-// who enters a call early measures how late the others are.
+// What the root of a rooted operation does between calls and this rank need not. It does as much
+// nevertheless: who enters a call early measures how late the others are.
 struct IdleWork {
   explicit IdleWork(const Operation& op, const Call& call) {
     if (op.send_parts(call.rank, call.ranks) == 0) fills = op.send_parts(kRoot, call.ranks);

@@ -269,7 +269,7 @@ TEST(Direct, WaitsForRoomOfTheRankThatIsBehind) {
       return path.make({pattern::kBroadcast, buffer.data(), buffer.data(), count, FLOE_INT32, 0, 0, 5});
     };
     bool stopped = false;
-    for (int turn = 0; turn < 20 && !stopped; ++turn) {
+    for (int turn = 0; turn < 40 && !stopped; ++turn) {
       auto given = broadcast(root, data), taken = broadcast(reader, received);
       bool given_done = false, taken_done = false;
       for (int i = 0; i < 1000 && !(given_done && taken_done); ++i) {

@@ -22,7 +22,7 @@ TEST(SegmentLayout, PartsDoNotOverlap) {
   for (const uint32_t ranks : {2, 3, 8, 64}) {
     auto segment = Segment::create(ranks, 1, 42);
     ASSERT_TRUE(segment.ok());
-    EXPECT_LE(SegmentLayout::small_offset(3, SegmentLayout::kSmallSlots - 1) + SegmentLayout::kSmallSlotBytes,
+    EXPECT_LE(SegmentLayout::small_offset(1, SegmentLayout::kSmallSlots - 1) + SegmentLayout::kSmallSlotBytes,
               (*segment)->layout().rings - (*segment)->layout().small);
     const Segment& s = **segment;
     const auto* base = reinterpret_cast<const std::byte*>(&s.header());

@@ -1,4 +1,4 @@
-// Buffers that two ranks send to and fro: who has read a message in one writes its next message there.
+// Buffers that two ranks send back and forth: who has read a message in one writes its next message there.
 //
 // A line that has just come over from the other core is fast to write, and one that lies in that core's cache
 // is not: a ring's are there when they come round again. Two ranks that exchange messages go on with the same

@@ -126,7 +126,8 @@ bool one_way(const Pattern& pattern) { return pattern.publish != Pattern::Ranks:
 uint64_t Cost::most(Protocol protocol) const {
   constexpr uint64_t kRoom = SegmentLayout::kSmallSlotBytes - sizeof(uint64_t);
   switch (protocol) {
-    case Protocol::kSmall: return kRoom / (pattern_.block_each ? where_.ranks : 1);
+    case Protocol::kSmall:
+      return (exchanges() ? SegmentLayout::kExchangeBytes : kRoom) / (pattern_.block_each ? where_.ranks : 1);
     case Protocol::kStream: return kNoLimit;
     case Protocol::kReturnLine:
       if (both_ways(pattern_, where_.ranks)) return kNoLimit;
@@ -172,8 +173,10 @@ int64_t Cost::fixed(Protocol protocol) const {
 }
 
 int64_t Cost::kib(Protocol protocol) const {
-  return c_.of(protocol).kib * static_cast<int64_t>(work(protocol).blocks_by_ranks) / where_.ranks *
-         where_.ranks_per_cpu;
+  const int64_t all = c_.of(protocol).kib * static_cast<int64_t>(work(protocol).blocks_by_ranks) /
+                      where_.ranks * where_.ranks_per_cpu;
+  // Each KiB that two ranks exchange takes a third (Zen 5, all_reduce of 1 to 8 KiB).
+  return protocol == Protocol::kSmall && exchanges() ? all / 3 : all;
 }
 
 uint64_t Cost::charged(Protocol protocol, uint64_t block_bytes) {

@@ -98,6 +98,8 @@ class Cost {
   uint64_t turns(Protocol protocol) const;
 
  private:
+  bool exchanges() const { return where_.ranks == 2 && pattern_.exchanges(); }
+
   Coefficients c_;
   Surroundings where_;
   Pattern pattern_;

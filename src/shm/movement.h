@@ -19,6 +19,8 @@ struct Pattern {
   bool reduces;     // readers add what all ranks have, in rank order; otherwise they keep it by rank
 
   bool operator==(const Pattern&) const = default;
+  // Whether every rank waits for all others.
+  bool exchanges() const { return publish == Ranks::kAll && read == Ranks::kAll; }
 };
 
 namespace pattern {

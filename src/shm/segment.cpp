@@ -92,7 +92,8 @@ SegmentLayout::SegmentLayout(uint32_t n) : ranks(n) {
   cursors = round_up(sizeof(SegmentHeader), kPage);
   values = round_up(cursors + n * sizeof(RingCursors), kPage);
   small = round_up(values + kValues * kValueBytes, kPage);
-  rings = round_up(small + small_offset(1, kSmallSlots), kPage);
+  exchange = round_up(small + small_offset(1, kSmallSlots), kPage);
+  rings = round_up(exchange + kExchangeBytes + kSmallStagger, kPage);
   swaps = rings + peers * ring_bytes;
   blocks = round_up(swaps + peers * kSwapBuffers * swap_distance(), kPage);
   outbox = blocks + kChunkSlots * peers * block_bytes;

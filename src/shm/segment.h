@@ -137,6 +137,7 @@ struct SegmentLayout {
   // and each look takes a line from a peer: with 8 slots broadcast of 8 B takes .049 us, with 32 .038 (mean,
   // Zen 5).
   static constexpr uint32_t kSmallSlots = 32;
+  static constexpr size_t kExchangeBytes = 16 << 10;  // of two ranks that exchange: see small_exchange.h
   // Slots begin at different places of a page, in one rank's segment and in its neighbour's: caches and store
   // buffers tell addresses apart by their low 12 bits first.
   static constexpr size_t kSmallStagger = 128;
@@ -161,6 +162,7 @@ struct SegmentLayout {
   size_t cursors;      // offsets
   size_t values;
   size_t small;
+  size_t exchange;
   size_t rings;
   size_t swaps;
   size_t blocks;
@@ -195,6 +197,10 @@ class Segment {
   // One of the kSmallSlots slots: a Flag, then data.
   std::byte* small_slot(uint64_t turn) const {
     return small_ + turn % SegmentLayout::kSmallSlots * SegmentLayout::kSmallDistance;
+  }
+  // One of the two buffers for what two ranks exchange, kExchangeBytes long.
+  std::byte* exchange() const {
+    return base_ + layout_.exchange + owner_ % 2 * SegmentLayout::kSmallStagger / 2;
   }
   // The outgoing ring to `peer`, and the slot for the block that `peer` owns.
   std::byte* ring(uint32_t peer) const { return base_ + layout_.rings + index(peer) * layout_.ring_bytes; }

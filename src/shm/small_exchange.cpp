@@ -43,7 +43,11 @@ bool SmallExchange::State::find_room(const LocalRanks& ranks, uint32_t rank, int
 }
 
 uint64_t SmallExchange::State::publish(const LocalRanks& ranks, const void* data, uint64_t bytes,
-                                       uint32_t hash, bool answered) {
+                                       uint32_t hash, Way way) {
+  if (way == Way::kExchanged) {
+    std::memcpy(begin(ranks, way), data, bytes);
+    return end(ranks, bytes, hash, way);
+  }
   seen[ranks.self()] = ++turn;
   const SmallSlot slot(ranks.own(), turn);
   // The flag's line comes last, as peers keep taking it away to look at the flag.
@@ -53,20 +57,21 @@ uint64_t SmallExchange::State::publish(const LocalRanks& ranks, const void* data
   copy(slot.data(), from, std::min(bytes, kBesideFlag));
   slot.publish(Flag::word(turn, hash));
   // Who is ahead of those who read has no time to spend on more than a few lines.
-  if (answered || bytes <= SmallSlot::kFew) slot.pass_on(bytes);
+  if (way == Way::kAnswered || bytes <= SmallSlot::kFew) slot.pass_on(bytes);
   return turn;
 }
 
-std::byte* SmallExchange::State::begin(const LocalRanks& ranks) {
+std::byte* SmallExchange::State::begin(const LocalRanks& ranks, Way way) {
   seen[ranks.self()] = ++turn;
-  return SmallSlot(ranks.own(), turn).data();
+  if (way == Way::kExchanged) ++exchanges;
+  return data(ranks, ranks.self(), turn, way);
 }
 
-uint64_t SmallExchange::State::end(const LocalRanks& ranks, uint64_t bytes, uint32_t hash,
-                                   bool answered) const {
+uint64_t SmallExchange::State::end(const LocalRanks& ranks, uint64_t bytes, uint32_t hash, Way way) const {
   const SmallSlot slot(ranks.own(), turn);
   slot.publish(Flag::word(turn, hash));
-  if (answered) slot.pass_on(bytes);
+  if (way == Way::kExchanged) demote(data(ranks, ranks.self(), turn, way), bytes);
+  if (way != Way::kAhead) slot.pass_on(way == Way::kAnswered ? bytes : 0);
   return turn;
 }
 
@@ -90,20 +95,19 @@ bool SmallExchange::room() const {
 
 void SmallExchange::publish() {
   const uint32_t hash = what_.args().hash;
-  const bool answered = what_.reads(ranks_->self());
   if (what_.args().pattern.block_each) {
-    what_.publish(copy_small, state_->begin(*ranks_), 0, what_.block_bytes());
-    turn_ = state_->end(*ranks_, ranks_->size() * what_.block_bytes(), hash, answered);
+    what_.publish(copy_small, state_->begin(*ranks_, way()), 0, what_.block_bytes());
+    turn_ = state_->end(*ranks_, ranks_->size() * what_.block_bytes(), hash, way());
   } else {
     const uint64_t bytes = what_.publishes(ranks_->self()) ? what_.block_bytes() : 0;
-    turn_ = state_->publish(*ranks_, what_.sent(0), bytes, hash, answered);
+    turn_ = state_->publish(*ranks_, what_.sent(0), bytes, hash, way());
   }
 }
 
 void SmallExchange::combine() {
   const uint32_t self = ranks_->self(), n = ranks_->size();
   const uint64_t bytes = what_.block_bytes();
-  const auto data = [&](uint32_t rank) { return SmallSlot((*ranks_)[rank], turn_).data(); };
+  const auto data = [&](uint32_t rank) { return state_->data(*ranks_, rank, turn_, way()); };
   if (what_.args().pattern.reduces) {
     if (what_.reads(self)) what_.reduce_all(data, 0, bytes);
     return;

@@ -40,7 +40,8 @@ class SmallSlot {
   }
   // Release: pairs with the acquire in flag(). The data before it is visible to whoever reads this turn.
   void publish(uint64_t flag) const { word().store(flag, std::memory_order_release); }
-  // Once that many bytes have been published, or read: the next one to touch them is another rank.
+  // Once it and that many bytes behind it have been published, or read: the next one to touch them is another
+  // rank.
   void pass_on(uint64_t bytes) const { demote(slot_, sizeof(uint64_t) + bytes); }
 
   static constexpr uint64_t kFew = 256;
@@ -68,6 +69,21 @@ inline void copy_small(std::byte* to, const std::byte* from, uint64_t bytes) {
 
 class SmallExchange {
  public:
+  // Where the data of a turn is, and who waits. Two ranks that both read exchange more than a few lines: each
+  // writes into the one of two buffers that it read in the exchange before, whose lines have come over with
+  // what was read. Who writes there has the peer's flag of that exchange, and so has the peer read what it
+  // wrote before.
+  enum class Way : uint8_t {
+    kAhead,      // in its slot; this rank waits for nobody, and may be ahead of those who read it
+    kAnswered,   // in its slot; this rank waits for what they publish
+    kExchanged,  // in a buffer
+  };
+  // `answered`: whether this rank reads, too.
+  static Way way(const Pattern& pattern, uint64_t slot_bytes, uint32_t ranks, bool answered) {
+    constexpr uint64_t kLeast = 1024;
+    if (pattern.exchanges() && ranks == 2 && slot_bytes >= kLeast) return Way::kExchanged;
+    return answered ? Way::kAnswered : Way::kAhead;
+  }
   // What outlives an operation.
   struct State {
     explicit State(uint32_t ranks) : seen(ranks) {}
@@ -75,13 +91,18 @@ class SmallExchange {
     bool has_room(uint32_t rank) const { return seen[rank] + SegmentLayout::kSmallSlots > turn + 1; }
     // Looks up to `looks` times for several turns at once, and then for the one.
     bool find_room(const LocalRanks& ranks, uint32_t rank, int looks);
-    // Takes a turn, for which there is room, with the same data for all. Returns its number. `answered`:
-    // whether this rank waits for those who read it; else it may be ahead of them.
-    uint64_t publish(const LocalRanks& ranks, const void* data, uint64_t bytes, uint32_t hash, bool answered);
+    // Takes a turn, for which there is room, with the same data for all. Returns its number.
+    uint64_t publish(const LocalRanks& ranks, const void* data, uint64_t bytes, uint32_t hash, Way way);
     // The same for data that the caller copies to where begin() says.
-    std::byte* begin(const LocalRanks& ranks);
-    uint64_t end(const LocalRanks& ranks, uint64_t bytes, uint32_t hash, bool answered) const;
+    std::byte* begin(const LocalRanks& ranks, Way way);
+    uint64_t end(const LocalRanks& ranks, uint64_t bytes, uint32_t hash, Way way) const;
+    // What `rank` has published in that turn, the last one that this rank has taken.
+    std::byte* data(const LocalRanks& ranks, uint32_t rank, uint64_t turn, Way way) const {
+      if (way == Way::kExchanged) return ranks[(rank + exchanges) % 2].exchange();
+      return SmallSlot(ranks[rank], turn).data();
+    }
     uint64_t turn = 0;           // operations started
+    uint64_t exchanges = 0;      // of them, those whose data was exchanged
     std::vector<uint64_t> seen;  // the last turn that each rank, this one too, is known to have published
   };
   // `turn`: the one in which this rank has published its part already.
@@ -93,6 +114,10 @@ class SmallExchange {
 
  private:
   uint64_t flag(uint32_t peer, uint64_t turn) const { return SmallSlot((*ranks_)[peer], turn).flag(); }
+  Way way() const {
+    return way(what_.args().pattern, what_.blocks_in_slot() * what_.block_bytes(), ranks_->size(),
+               what_.reads(ranks_->self()));
+  }
   bool find_room(uint32_t peer) const;
   bool room() const;
   void publish();

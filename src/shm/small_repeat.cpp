@@ -19,19 +19,19 @@ SmallRepeat::SmallRepeat(const LocalRanks& ranks, SmallExchange::State& state, c
   if (!what.reads(self)) end_ = begin_;
   keeps_own_ = !shape.pattern.reduces && what.keeps_own();
   fetches_ahead_ = !publishes_;
+  way_ = SmallExchange::way(shape.pattern, what.blocks_in_slot() * block_, n, begin_ != end_);
   if (shape.pattern.reduces && what.reads(self)) reduction_.emplace(shape.count, shape.type, shape.op, n);
 }
 
 uint64_t SmallRepeat::publish(const void* send, uint32_t hash) const {
-  const bool answered = begin_ != end_;
   if (!shape_.pattern.block_each || !publishes_)
-    return state_->publish(*ranks_, send, publishes_ ? block_ : 0, hash, answered);
+    return state_->publish(*ranks_, send, publishes_ ? block_ : 0, hash, way_);
   const uint32_t self = ranks_->self(), n = ranks_->size();
   const auto* const from = static_cast<const std::byte*>(send);
-  std::byte* const slot = state_->begin(*ranks_);
+  std::byte* const slot = state_->begin(*ranks_, way_);
   for (uint32_t reader = 0; reader < n; ++reader)
     if (reader != self) copy_small(slot + reader * block_, from + reader * block_, block_);
-  return state_->end(*ranks_, n * block_, hash, answered);
+  return state_->end(*ranks_, n * block_, hash, way_);
 }
 
 // A rank that only reads is often behind those that only give: what they have published, or will, comes while
@@ -62,7 +62,7 @@ bool SmallRepeat::operator()(const void* send, void* recv, uint32_t hash, int lo
     if (!slot.wait(wanted, slot_offset_ == 0 ? block_ : 0, looks)) return false;
     state_->seen[rank] = turn;
     if (fetches_ahead_) fetch_ahead(peer, turn);
-    const std::byte* const data = slot.data() + slot_offset_;
+    const std::byte* const data = state_->data(*ranks_, rank, turn, way_) + slot_offset_;
     sources[rank] = data;
     if (!reduction_) copy_small(to + rank * recv_stride_, data, block_);
   }

@@ -38,6 +38,7 @@ class SmallRepeat {
   uint64_t slot_offset_;  // this rank's block in a peer's slot, and in its own send buffer
   uint64_t recv_stride_;  // from one source's block to the next in the receive buffer
   uint32_t begin_, end_;  // the ranks that this one reads from, itself apart
+  SmallExchange::Way way_;
   bool publishes_;
   bool keeps_own_;
   bool fetches_ahead_;

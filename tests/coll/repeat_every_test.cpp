@@ -18,7 +18,7 @@ namespace {
 class RepeatedKind : public testing::TestWithParam<uint32_t> {};
 
 // Blocks of a word and less, of a line, and of several; each shape a few times, in place and not.
-constexpr std::array<uint64_t, 9> kCounts = {1, 2, 3, 4, 8, 14, 15, 40, 90};
+constexpr std::array<uint64_t, 10> kCounts = {1, 2, 3, 4, 8, 14, 15, 40, 90, 300};
 constexpr std::array kBlockKinds = {BlockCollective::kAllToAll, BlockCollective::kGather,
                                     BlockCollective::kScatter};
 

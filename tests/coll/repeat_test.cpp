@@ -21,7 +21,7 @@ class Repeated : public testing::TestWithParam<uint32_t> {};
 
 TEST_P(Repeated, WithOtherBuffersInPlaceAndNot) {
   run_ranks(GetParam(), [](Rank& r) {
-    for (uint64_t count = 0; count <= 200; count += count < 20 ? 1 : 45)
+    for (uint64_t count = 0; count <= 600; count += count < 20 ? 1 : 45)
       for (int round = 0; round < 6; ++round) {
         std::vector<float> send(count + 1), recv(count + 1), expected(count);
         for (uint64_t i = 0; i < count; ++i) {

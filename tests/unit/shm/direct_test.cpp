@@ -171,7 +171,8 @@ TEST_P(DirectPatterns, MoveWhatTheyShouldByEveryProtocol) {
     on_ranks(
         ranks,
         [&, ranks = ranks](DirectPath& path, uint32_t) {
-          for (const uint64_t count : {0, 1, 15, 16, 17, 300, 1021, 1022, 1023, 20'000})
+          for (const uint64_t count :
+               {0, 1, 15, 16, 17, 255, 256, 257, 1021, 1022, 1023, 4095, 4096, 4097, 20'000})
             for (uint32_t root = 0; root < ranks; ++root)
               ASSERT_NO_FATAL_FAILURE(check(path, collective.pattern, root, count, static_cast<int>(root)));
         },
@@ -211,6 +212,23 @@ TEST(Direct, AnyPatternFollowsAnyOther) {
         ASSERT_NO_FATAL_FAILURE(check(path, pattern, root, count, round));
       }
     });
+}
+
+// In slots alone: what two ranks exchange in buffers, among what goes one way and may be ahead.
+TEST(Direct, AnySmallPatternFollowsAnyOther) {
+  for (const uint32_t ranks : {2, 3})
+    on_ranks(
+        ranks,
+        [](DirectPath& path, uint32_t) {
+          std::mt19937_64 random(20261124);
+          for (int round = 0; round < 3000; ++round) {
+            const Pattern pattern = kCollectives[random() % std::size(kCollectives)].pattern;
+            const auto root = static_cast<uint32_t>(random() % path.ranks());
+            const uint64_t count = random() % (uint64_t{1} << random() % 13);
+            ASSERT_NO_FATAL_FAILURE(check(path, pattern, root, count, round));
+          }
+        },
+        "stream=1000000,return_line=1000000,stream_kib=1000000,return_line_kib=1000000");
 }
 
 // Where a chunk lies is a matter of arithmetic alone: no chunk wraps, none overlaps one of the last lap.

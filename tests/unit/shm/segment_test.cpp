@@ -37,7 +37,8 @@ TEST(SegmentLayout, PartsDoNotOverlap) {
     for (uint32_t index = 0; index < SegmentLayout::kValues; ++index, ++count)
       add(s.value(index), SegmentLayout::kValueBytes);
     add(s.outbox(0), s.layout().outbox_bytes);
-    ++count;
+    add(s.exchange(), SegmentLayout::kExchangeBytes);
+    count += 2;
     for (uint32_t turn = 0; turn < SegmentLayout::kSmallSlots; ++turn, ++count)
       add(s.small_slot(turn), SegmentLayout::kSmallSlotBytes);
     for (uint32_t peer = 0; peer < ranks; ++peer) {

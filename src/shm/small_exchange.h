@@ -71,8 +71,7 @@ class SmallExchange {
  public:
   // Where the data of a turn is, and who waits. Two ranks that both read exchange more than a few lines: each
   // writes into the one of two buffers that it read in the exchange before, whose lines have come over with
-  // what was read. Who writes there has the peer's flag of that exchange, and so has the peer read what it
-  // wrote before.
+  // what was read. Nobody else has a use for it: the peer wrote it then, and reads the other one now.
   enum class Way : uint8_t {
     kAhead,      // in its slot; this rank waits for nobody, and may be ahead of those who read it
     kAnswered,   // in its slot; this rank waits for what they publish

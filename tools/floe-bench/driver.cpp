@@ -24,7 +24,7 @@ constexpr uint64_t kFewestCalls = 10, kMostCalls = 100'000;  // of a block
 
 // Calls between two barriers, and how the machine was before and after.
 struct Block {
-  std::vector<double> us;  // on the slowest rank, by call
+  std::vector<double> us;  // by call, on this rank
   uint64_t cpu_ns = 0;     // on all ranks, of all calls
   Placement before, after;
 
@@ -58,9 +58,9 @@ class Driver {
   Result<uint64_t> plan(Contender& contender, const Case& what, Measured& measured);
   Status run_block(Contender& contender, const Case& what, uint64_t calls, Measured& measured);
   Result<Timings> run_on_all(Contender& contender, const Case& what, uint64_t calls);
-  std::optional<Row> row_of(size_t contender, const Case& what, const Measured& measured,
-                            const std::string& state) const;
-  void enter(const Case& what, const std::vector<Measured>& measured, std::vector<Line>& lines) const;
+  Result<std::optional<Row>> row_of(size_t contender, const Case& what, const Measured& measured,
+                                    const std::string& state);
+  Status enter(const Case& what, const std::vector<Measured>& measured, std::vector<Line>& lines);
 
   const Options& options_;
   Session& session_;
@@ -104,13 +104,11 @@ Status Driver::measure_size(const Operation& op, floe_type_t type, uint64_t byte
   return {};
 }
 
-// Runs the block on this rank, and brings together what the ranks saw: each call's longest time, and all
-// errors.
+// Runs the block on this rank; with the errors, and the CPU time, of all.
 Result<Timings> Driver::run_on_all(Contender& contender, const Case& what, uint64_t calls) {
   FLOE_TRY(session_.barrier());
   auto timings = contender.run(what, calls);
   if (!timings.ok()) return timings;
-  FLOE_TRY(session_.longest(timings->us));
   auto errors = session_.sum(timings->errors);
   if (!errors.ok()) return errors.status();
   timings->errors = *errors;
@@ -175,8 +173,7 @@ Status Driver::measure(const Case& what, std::vector<Line>& lines) {
   for (uint32_t round = 0; round < kRounds; ++round)
     for (size_t i = 0; i < contenders_.size(); ++i)
       if (calls[i] > 0) FLOE_TRY(run_block(*contenders_[i], what, calls[i], measured[i]));
-  enter(what, measured, lines);
-  return {};
+  return enter(what, measured, lines);
 }
 
 // The state in which the contender that has fewest blocks of it has most; "mixed" if none has been seen by
@@ -211,9 +208,9 @@ Placement median_placement(const std::vector<const Block*>& blocks) {
 }
 
 // One contender's row; empty if it was not measured.
-std::optional<Row> Driver::row_of(size_t contender, const Case& what, const Measured& measured,
-                                  const std::string& state) const {
-  if (measured.blocks.empty()) return std::nullopt;
+Result<std::optional<Row>> Driver::row_of(size_t contender, const Case& what, const Measured& measured,
+                                          const std::string& state) {
+  if (measured.blocks.empty()) return std::optional<Row>();
   std::vector<const Block*> used;
   for (const Block& block : measured.blocks)
     if (state == "mixed" || block.state() == state) used.push_back(&block);
@@ -233,24 +230,28 @@ std::optional<Row> Driver::row_of(size_t contender, const Case& what, const Meas
   row.calls = us.size();
   if (what.manner.cpu) row.cpu_us = cpu_ns / 1000 / static_cast<double>(row.calls) / row.ranks;
   row.us = statistics(std::move(us));
+  FLOE_TRY(session_.take_largest(row.us));
   row.errors = measured.errors;
   row.blocks = static_cast<uint32_t>(measured.blocks.size());
   row.blocks_used = static_cast<uint32_t>(used.size());
   row.state = state;
   row.placement = median_placement(used);
-  return row;
+  return std::optional(std::move(row));
 }
 
 // Puts the case's rows into the lines of its size.
-void Driver::enter(const Case& what, const std::vector<Measured>& measured, std::vector<Line>& lines) const {
+Status Driver::enter(const Case& what, const std::vector<Measured>& measured, std::vector<Line>& lines) {
   const std::string state = common_state(measured);
   const auto place = what.in_place ? &Line::in : &Line::out;
-  const auto& floe = lines[0].*place = row_of(0, what, measured[0], state);
-  for (size_t i = 1; i < measured.size(); ++i) {
-    auto& row = lines[i].*place = row_of(i, what, measured[i], state);
-    if (row)
+  for (size_t i = 0; i < measured.size(); ++i) {
+    auto entered = row_of(i, what, measured[i], state);
+    if (!entered.ok()) return entered.status();
+    auto& row = lines[i].*place = std::move(*entered);
+    const auto& floe = lines[0].*place;
+    if (row && i > 0)
       row->ratio = {row->us.p50 / floe->us.p50, row->us.mean / floe->us.mean, row->us.p99 / floe->us.p99};
   }
+  return {};
 }
 
 Result<uint64_t> measure_all(const Options& options, Session& session) {

@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 
 #include "topo/topology.h"
 
@@ -61,10 +62,12 @@ std::string Session::describe_cpus() const {
 
 Status Session::barrier() { return check(floe_barrier(comm_, nullptr)); }
 
-Status Session::longest(std::vector<double>& values) {
-  if (values.empty()) return {};
-  return check(
-      floe_all_reduce(comm_, FLOE_IN_PLACE, values.data(), values.size(), FLOE_FLOAT64, FLOE_MAX, nullptr));
+Status Session::take_largest(Statistics& s) {
+  std::array values{s.min, s.p50, s.mean, s.p99};
+  FLOE_TRY(check(
+      floe_all_reduce(comm_, FLOE_IN_PLACE, values.data(), values.size(), FLOE_FLOAT64, FLOE_MAX, nullptr)));
+  s = {values[0], values[1], values[2], values[3]};
+  return {};
 }
 
 Result<uint64_t> Session::sum(uint64_t value) {
@@ -81,8 +84,9 @@ Result<Placement> Session::probe() {
   Placement placement;
   FLOE_TRY(barrier());
   if (rank_ == 0 && probed_.first != probed_.second) placement = probe_placement(ticks_, probed_);
-  FLOE_TRY(barrier());
-  return placement;
+  std::array values{placement.exchange_ns, placement.read_gbps};
+  FLOE_TRY(check(floe_broadcast(comm_, values.data(), values.size(), FLOE_FLOAT64, 0, nullptr)));
+  return Placement{values[0], values[1]};
 }
 
 }  // namespace floe::bench

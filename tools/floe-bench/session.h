@@ -10,6 +10,7 @@
 
 #include "base/status.h"
 #include "placement.h"
+#include "statistics.h"
 #include "ticks.h"
 
 namespace floe::bench {
@@ -36,10 +37,11 @@ class Session {
   std::string describe_cpus() const;                                 // "CPUs 0, 1"
 
   Status barrier();
-  Status longest(std::vector<double>& values);  // by element, over all ranks; on all ranks
+  // Each of them that of the rank where it is largest; on all ranks.
+  Status take_largest(Statistics& statistics);
   Result<uint64_t> sum(uint64_t value);
   Result<uint64_t> from_rank_0(uint64_t value);
-  // Rank 0 probes the placement while the others sleep in a barrier; only rank 0 gets it.
+  // Rank 0 probes the placement while the others sleep, and tells them.
   Result<Placement> probe();
 
  private:

@@ -260,6 +260,7 @@ bool Engine::sleep_on_descriptors(Millis limit, Done&& done) {
     bool may_sleep = false;
     {
       const std::lock_guard guard(lock_);
+      for (Group* group : busy_) group->hurry();
       moved = progress();
       if (moved == 0 && !done()) {
         for (const int fd : wait_fds()) fds.push_back({fd, POLLIN, 0});

@@ -103,6 +103,8 @@ class Group final : public PacketSink {
   uint64_t failed() const { return failed_; }
   // One pass over everything under way. Returns how much moved: 0 when idle.
   int progress();
+  // Before the last look for work: what is not wanted yet is taken then.
+  void hurry() { messenger_.hurry(); }
   // Until there is something to do that no event tells of; Millis::max() if there is nothing.
   Millis longest_sleep() const;
   // Takes note of members on other hosts whose end has become known.
@@ -139,6 +141,9 @@ class Group final : public PacketSink {
   // Sends and takes letters; what else arrives is dropped. Returns how much moved.
   int progress_mail();
 
+  bool wants(const PacketHeader& header) override {
+    return header.comm != config_.key || header.source >= size() || !fault_.ok() || messenger_.wants(header);
+  }
   void on_packet(const PacketHeader& header, std::span<const std::byte> payload) override;
   void on_peer_lost(PeerId local_rank, const Status& why) override;  // from shared memory
   void lost(uint32_t rank, const Status& why);

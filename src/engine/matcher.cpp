@@ -67,6 +67,13 @@ Transfer* Matcher::match(const Key& message) {
   return exact;
 }
 
+bool Matcher::has(const Key& message) {
+  for (const Transfer* receive = bucket(message).first; receive; receive = receive->next)
+    if (key_of(*receive) == message) return true;
+  return std::any_of(posted_any_.begin(), posted_any_.end(),
+                     [&](const Transfer* receive) { return takes(*receive, message); });
+}
+
 Unexpected* Matcher::keep(Unexpected message) {
   count_one_more();
   message.arrival = ++order_;

@@ -35,6 +35,7 @@ class Matcher {
 
   // The oldest posted receive that takes this message, removed from the queue; null if there is none.
   Transfer* match(const Key& message);
+  bool has(const Key& message);  // whether there is one
   // Keeps a message that nobody waits for yet; where, until it is taken.
   Unexpected* keep(Unexpected message);
   // The oldest kept message that `receive` takes, removed; otherwise the receive is posted.

@@ -213,6 +213,22 @@ void Messenger::on_packet(const PacketHeader& h, std::span<const std::byte> payl
   }
 }
 
+bool Messenger::wants(const PacketHeader& h) {
+  Lane& lane = lanes_[h.source];
+  const bool kept = (h.kind == PacketKind::kEager && !matcher_.has({h.descriptor.lane, h.source, h.tag})) ||
+                    (h.kind == PacketKind::kMore && lane.arriving_kept);
+  if (kept && lane.refusals < kPatience) {
+    ++lane.refusals;
+    return false;
+  }
+  lane.refusals = 0;
+  return true;
+}
+
+void Messenger::hurry() {
+  for (Lane& lane : lanes_) lane.refusals = kPatience;
+}
+
 void Messenger::on_first(const PacketHeader& h, std::span<const std::byte> payload) {
   Lane& lane = lanes_[h.source];
   const bool eager = h.kind == PacketKind::kEager;
@@ -225,7 +241,10 @@ void Messenger::on_first(const PacketHeader& h, std::span<const std::byte> paylo
   }
   const Matcher::Key key{h.descriptor.lane, h.source, h.tag};
   if (Transfer* const receive = matcher_.match(key)) return deliver(*receive, h, payload);
-  Unexpected* const kept = matcher_.keep({h, {payload.begin(), payload.end()}});
+  std::vector<std::byte> copy;
+  if (eager) copy.reserve(h.bytes);
+  copy.assign(payload.begin(), payload.end());
+  Unexpected* const kept = matcher_.keep({h, std::move(copy)});
   if (eager && payload.size() < h.bytes) lane.arriving_kept = kept;
 }
 
@@ -244,7 +263,6 @@ void Messenger::on_more(const PacketHeader& h, std::span<const std::byte> payloa
   std::vector<std::byte>& kept = message.payload;
   if (h.offset != kept.size() || payload.empty() || payload.size() > message.header.bytes - kept.size())
     return bad_packet(h, "data that does not continue its message");
-  kept.reserve(message.header.bytes);
   kept.insert(kept.end(), payload.begin(), payload.end());
   if (kept.size() == message.header.bytes) lane.arriving_kept = nullptr;
 }

@@ -3,12 +3,15 @@
 //   eager   kEager, kMore ..., kept by the receiver if nobody waits for it yet
 //   long    kAnnounce -> kReady -> kData ..., straight into the receiver's buffer
 //
-// What fits into four packets is eager: asking first takes two crossings, a tenth of 256 KiB's time. So is,
+// What fits into eight packets is eager: asking first takes two crossings, a tenth of 512 KiB's time. So is,
 // where packets queue on a link (Transport::queues()), what fits into the window: the answer to an
 // announcement would come behind all that the receiver is sending.
 //
 // Messages with one tag to one rank end in the order in which they were sent: none is eager while one before
 // it is announced. Others may overtake.
+//
+// What nobody waits for yet stays where it has come for a few passes, if that is shared memory: most receives
+// are posted soon, and a copy less is needed then.
 //
 // Memory is bounded: a sender has at most kEagerWindow bytes of eager messages at a receiver that have not
 // been taken (kConsumed gives them back); beyond that it announces, and the data waits at the sender.
@@ -79,6 +82,11 @@ class Messenger {
   // Takes a packet of kinds kEager..kConsumed whose source is in range.
   void on_packet(const PacketHeader& header, std::span<const std::byte> payload);
 
+  // See PacketSink. The packet's source is in range.
+  bool wants(const PacketHeader& header);
+  // Nobody will look again soon: it wants the next one of each peer.
+  void hurry();
+
   // Why the communicator can't go on: ranks that disagree, a message longer than its receive, or bytes that
   // no floe sends. OK while there is nothing of the kind.
   const Status& problem() const { return problem_; }
@@ -99,7 +107,8 @@ class Messenger {
 
  private:
   static constexpr uint64_t kEagerWindow = 4 << 20;
-  static constexpr uint64_t kEagerPackets = 4;
+  static constexpr uint64_t kEagerPackets = 8;
+  static constexpr uint32_t kPatience = 8;  // passes, which take about as long as a copy of some KiB
 
   struct Control {
     PacketHeader header;
@@ -116,6 +125,7 @@ class Messenger {
     // The eager message that has come in part: its receive, or where it is kept until there is one.
     Transfer* arriving = nullptr;
     Unexpected* arriving_kept = nullptr;
+    uint32_t refusals = 0;  // of the packet that comes next
     bool empty() const { return control.empty() && messages.empty() && streams.empty(); }
   };
 

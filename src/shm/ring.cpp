@@ -82,6 +82,7 @@ int RingReader::drain(PacketSink& sink, int limit) {
     const size_t payload = word - (buffer << RingRecord::kBufferShift);
     const size_t bytes = record_bytes(buffer != 0 ? 0 : payload), to_end = capacity_ - at_;
     if (bytes > available || bytes > to_end) return -1;
+    if (payload >= SegmentLayout::kSmallestSwap && !sink.wants(record->header)) break;
     const size_t next = bytes == to_end ? 0 : at_ + bytes;
     if (available != bytes) prefetch_record(data_ + next, available - bytes);
     const auto take = [&] { sink.on_packet(record->header, {place + payload_offset(payload), payload}); };

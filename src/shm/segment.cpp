@@ -80,12 +80,12 @@ void HostVote::accept(uint64_t ballot, uint64_t attempt, const RankSet& ranks) {
 SegmentLayout::SegmentLayout(uint32_t n) : ranks(n) {
   // At most 4 MiB per rank up to 8 ranks: 1 MiB of blocks, rings and outbox. Both are larger than a
   // second-level cache: what is overwritten while it still lies in the reader's takes up to three times as
-  // long. Of the rings' part the swap buffers get up to four sevenths, as each has room for a packet: with a
-  // half, 4 ranks on 2 CPUs took 20 us for a sendrecv of 64 KiB in two packets, not 13 in one (Zen 5).
+  // long. Of the rings' part the swap buffers get up to four tenths, as each has room for a packet: with four
+  // sevenths, or one, messages that go one way round 8 ranks on 2 CPUs took 10 % longer.
   constexpr size_t kRings = size_t{1450} << 10, kOutbox = size_t{1030} << 10;
   const size_t peers = n - 1;
   block_bytes = std::clamp(size_t{512 << 10} / peers / kPage * kPage, size_t{16} << 10, size_t{512} << 10);
-  swap_bytes = std::min(kRings / peers / 7, size_t{64} << 10) / kSmallStagger * kSmallStagger;
+  swap_bytes = std::min(kRings / peers / 10, size_t{64} << 10) / kSmallStagger * kSmallStagger;
   if (swap_bytes < kSmallestSwap) swap_bytes = 0;
   ring_bytes = std::max((kRings / peers - kSwapBuffers * swap_distance()) / kPage * kPage, size_t{16} << 10);
   outbox_bytes = kOutbox;

@@ -120,6 +120,32 @@ TEST(Ring, TakesTheLargestRecordAtEveryPosition) {
   }
 }
 
+struct Choosy : Collect {
+  bool willing = false;
+  std::vector<uint64_t> asked;
+  bool wants(const PacketHeader& header) override {
+    asked.push_back(header.tag);
+    return willing;
+  }
+};
+
+// And what comes after it; small ones are not worth the question.
+TEST(Ring, WhatIsNotWantedStays) {
+  auto ring = std::make_unique<Ring>();
+  const std::vector<std::byte> payload(SegmentLayout::kSmallestSwap);
+  ASSERT_TRUE(ring->writer.try_write(numbered(1), {payload.data(), 10}));
+  ASSERT_TRUE(ring->writer.try_write(numbered(2), payload));
+  ASSERT_TRUE(ring->writer.try_write(numbered(3), {payload.data(), 10}));
+  Choosy sink;
+  EXPECT_EQ(ring->reader.drain(sink, 10), 1);
+  EXPECT_EQ(ring->reader.drain(sink, 10), 0);
+  sink.willing = true;
+  EXPECT_EQ(ring->reader.drain(sink, 10), 2);
+  EXPECT_EQ(sink.asked, (std::vector<uint64_t>{2, 2, 2}));
+  ASSERT_EQ(sink.packets.size(), 3);
+  for (uint64_t i = 0; i < 3; ++i) EXPECT_EQ(sink.packets[i].first.tag, i + 1);
+}
+
 // A peer's memory is not to be trusted: lengths that lead out of the ring are refused, not followed.
 TEST(Ring, RefusesInvalidRecords) {
   for (const uint64_t length :

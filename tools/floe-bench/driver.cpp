@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <memory>
 #include <optional>
+#include <thread>
 
 #include "base/clock.h"
 #include "base/types.h"
@@ -145,6 +146,8 @@ Result<uint64_t> Driver::plan(Contender& contender, const Case& what, Measured& 
 }
 
 Status Driver::run_block(Contender& contender, const Case& what, uint64_t calls, Measured& measured) {
+  // A rank whose contender is ready has waited beside others' that compute, and floe remembers that for 100 ms.
+  if (session_.share_cpus()) std::this_thread::sleep_for(Millis(120));
   Block block;
   block.before = last_probe_;
   auto timings = run_on_all(contender, what, calls);

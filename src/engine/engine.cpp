@@ -134,6 +134,7 @@ void Engine::add(Group& group) {
   apart_ |= std::any_of(group.members().begin(), group.members().end(), is_apart);
   paced_.store(apart_ && worker_.joinable(), std::memory_order_relaxed);
   oversubscribed_ |= group.oversubscribed();
+  if (group.oversubscribed()) group.set_crowd(crowd_);
   // Before any peer publishes in this group, which waits for all ranks to have added it.
   if (group.rings_unfenced()) rung_unfenced_.store(true, std::memory_order_seq_cst);
   spins_.store(oversubscribed_ || apart_ ? kSpinsOversubscribed : kSpins, std::memory_order_relaxed);

@@ -10,8 +10,8 @@ namespace floe {
 namespace {
 
 // Long enough for a peer that is some cache misses behind, short enough to hold the engine's lock for. Where
-// ranks share a CPU the peer may need this very one.
-constexpr int kPolls = 400;
+// ranks share a CPU the peer may need this very one: see give_way().
+constexpr int kPolls = 400, kPollsOversubscribed = 2;
 // Looking for sleepers may have a fence in it, which waits until what was published has left this core. A
 // peer that published before it slept is found without: the look comes last then.
 constexpr int kPollsBeforeWaking = 16;
@@ -27,7 +27,10 @@ std::vector<Messenger::Route> routes(const std::vector<Member>& members) {
 
 Group::Group(GroupConfig config)
     : config_(std::move(config)), messenger_(config_.key, config_.rank, routes(config_.members)) {
-  if (const auto& own = config_.members[config_.rank].segment) alarm_ = &own->header().alarm;
+  const auto& own = config_.members[config_.rank].segment;
+  if (own) alarm_ = &own->header().alarm;
+  for (uint32_t rank = 0; config_.shm && rank < size(); ++rank)
+    if (config_.members[rank].segment) locals_.push_back(rank);
 }
 
 // ---- Operations -----------------------------------------------------------------------------------------
@@ -67,10 +70,22 @@ std::shared_ptr<Collective> Group::continue_small(const Descriptor& descriptor, 
   return late;
 }
 
+// Where ranks share CPUs, before the second look: an operation of its own, for the engine to wait for, costs
+// more than a fifth of the time of a switch to the peer and back. Once, as the engine's lock is held meanwhile.
+bool Group::give_way() {
+  if (!crowd_) return false;
+  wake_peers();
+  Clock::time_point yielded{};
+  if (!crowd_->yield(&yielded)) return false;
+  crowd_->leave();
+  return true;
+}
+
 template <class Protocol>
 bool Group::run_at_once(Protocol& op) {
-  const int polls = config_.oversubscribed ? 1 : kPolls;
+  const int polls = config_.oversubscribed ? kPollsOversubscribed : kPolls;
   for (int turn = 0; turn < polls; ++turn) {
+    if (turn == 1 && config_.oversubscribed && !give_way()) return false;
     const Poll poll = op.poll();
     if (poll == Poll::kMismatch || poll == Poll::kInvalid) return false;
     if (poll != Poll::kPending) published_ = true;
@@ -105,7 +120,8 @@ Transfer& Group::take_up(std::shared_ptr<MessageOperation> message) {
 
 Status Group::receive(Transfer& receive, std::shared_ptr<MessageOperation>* late) {
   const auto operation = [&] { return std::make_shared<MessageOperation>(receive.descriptor, receive); };
-  const bool near = !receive.sources.empty() || config_.members[receive.peer].segment;
+  const Member& source = config_.members[receive.peer];
+  const bool from_several = !receive.sources.empty(), near = from_several || source.segment;
   check_alarm();
   if (!fault_.ok() || peer_fault_ || busy() || !config_.shm || !near) return start(*late = operation());
   struct : TransferOwner {
@@ -115,9 +131,13 @@ Status Group::receive(Transfer& receive, std::shared_ptr<MessageOperation>* late
   receive.owner = &owner;
   try {
     messenger_.receive(receive);
-    const int polls = config_.oversubscribed ? 1 : kPolls;
-    for (int turn = 0; !owner.ended && turn < polls; ++turn)
-      if (config_.shm->progress(*this) == 0 && turn > kPollsBeforeWaking) pause_cpu();
+    ShmTransport& shm = *config_.shm;
+    const int polls = config_.oversubscribed ? kPollsOversubscribed : kPolls;
+    for (int turn = 0; !owner.ended && turn < polls; ++turn) {
+      if (turn == 1 && config_.oversubscribed && !give_way()) break;
+      const int packets = from_several ? shm.progress(*this) : shm.drain(source.route.peer, *this);
+      if (packets == 0 && turn > kPollsBeforeWaking) pause_cpu();
+    }
     if (owner.ended) {
       ++message_sequence_;
       ++completed_;
@@ -219,16 +239,21 @@ Status Group::refusal(const Descriptor& descriptor) {
 }
 
 void Group::wake_peers() {
-  const bool packets = config_.shm && config_.shm->take_published();
-  if (!packets && !published_) return;
-  published_ = false;
+  const auto packets_to = config_.shm ? config_.shm->published() : std::span<const PeerId>();
+  if (packets_to.empty() && !published_) return;
   // Dekker: what was published comes before the look at `sleeping`; pairs with Bell::begin_sleep.
   if (config_.rings_unfenced)
     std::atomic_signal_fence(std::memory_order_seq_cst);
   else
     std::atomic_thread_fence(std::memory_order_seq_cst);
-  for (const Member& member : config_.members)
-    if (member.bell) member.bell->ring_if_sleeping();
+  if (std::exchange(published_, false)) {
+    for (const Member& member : config_.members)
+      if (member.bell) member.bell->ring_if_sleeping();
+  } else {
+    for (const PeerId peer : packets_to)
+      if (const auto& bell = config_.members[locals_[peer]].bell) bell->ring_if_sleeping();
+  }
+  if (!packets_to.empty()) config_.shm->forget_published();
 }
 
 bool Group::has_outgoing() {

@@ -13,6 +13,7 @@
 
 #include "boot/control.h"
 #include "engine/collective.h"
+#include "engine/crowd.h"
 #include "engine/message.h"
 #include "engine/messenger.h"
 #include "shm/bell.h"
@@ -64,6 +65,8 @@ class Group final : public PacketSink {
   const std::vector<Member>& members() const { return config_.members; }
   const Control* control() const { return config_.control.get(); }
   bool oversubscribed() const { return config_.oversubscribed; }
+  // Who shares this rank's CPUs, if it is oversubscribed. It outlives the group.
+  void set_crowd(Crowd& crowd) { crowd_ = &crowd; }
   bool rings_unfenced() const { return config_.rings_unfenced; }
   uint64_t timeout_ms() const { return config_.timeout_ms; }
   void set_timeout(uint64_t ms) { config_.timeout_ms = ms; }
@@ -172,6 +175,7 @@ class Group final : public PacketSink {
   Status refusal(const Descriptor& descriptor);
   template <class Protocol>
   bool run_at_once(Protocol& op);
+  bool give_way();
   void remember(const Descriptor& descriptor) {
     ++collective_sequence_;
     recent_[collective_sequence_ % recent_.size()] = {collective_sequence_, descriptor};
@@ -209,7 +213,9 @@ class Group final : public PacketSink {
 
   GroupConfig config_;
   Messenger messenger_;
+  std::vector<uint32_t> locals_;                         // ranks, by PeerId of config_.shm
   std::atomic<uint32_t>* alarm_ = nullptr;               // of this rank's segment, if it has one
+  Crowd* crowd_ = nullptr;
   std::deque<std::shared_ptr<Collective>> collectives_;  // only the first one runs
   std::vector<std::shared_ptr<MessageOperation>> messages_;
   EndedMessages ended_messages_;  // some of them

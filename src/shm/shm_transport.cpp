@@ -18,6 +18,7 @@ ShmTransport::ShmTransport(std::vector<std::shared_ptr<Segment>> segments, uint3
   max_payload_ =
       std::min(layout.ring_bytes / 3 - RingRecord::kAlign - payload_offset(kLargestPayload), kLargestPayload);
   if (layout.swap_bytes != 0) max_payload_ = std::min(max_payload_, layout.swap_bytes);
+  published_.reserve(segments_.size());
   for (uint32_t peer = 0; peer < segments_.size(); ++peer) {
     links_.push_back(peer == self ? nullptr
                                   : std::make_unique<Link>(*segments_[self], self, *segments_[peer], peer));
@@ -26,26 +27,38 @@ ShmTransport::ShmTransport(std::vector<std::shared_ptr<Segment>> segments, uint3
 
 bool ShmTransport::try_send(PeerId peer, const PacketHeader& header, std::span<const std::byte> payload) {
   if (!links_[peer]->out.try_write(header, payload)) return false;
-  published_ = true;
+  note_published(peer);
   return true;
 }
 
+void ShmTransport::note_published(PeerId peer) {
+  if (!std::exchange(links_[peer]->published, true)) published_.push_back(peer);
+}
+
+void ShmTransport::forget_published() {
+  for (const PeerId peer : published_) links_[peer]->published = false;
+  published_.clear();
+}
+
 int ShmTransport::progress(PacketSink& sink) {
-  constexpr int kPacketsPerPeer = 16;  // then the others get their turn
   int total = 0;
-  for (uint32_t peer = 0; peer < links_.size(); ++peer) {
-    if (peer == self_ || links_[peer]->broken) continue;
-    Link& link = *links_[peer];
-    const int packets = link.in.drain(sink, kPacketsPerPeer);
-    if (packets < 0) {
-      link.broken = true;
-      sink.on_peer_lost(peer, error(FLOE_ERR_INTERNAL, "its shared-memory ring holds an invalid record"));
-      continue;
-    }
-    if (packets > 0) published_ = true;  // room was given back: the writer may wait for it
-    total += packets;
-  }
+  for (PeerId peer = 0; peer < links_.size(); ++peer)
+    if (peer != self_) total += drain(peer, sink);
   return total;
+}
+
+int ShmTransport::drain(PeerId peer, PacketSink& sink) {
+  constexpr int kMostPackets = 16;  // then other peers get their turn
+  Link& link = *links_[peer];
+  if (link.broken) return 0;
+  const int packets = link.in.drain(sink, kMostPackets);
+  if (packets < 0) {
+    link.broken = true;
+    sink.on_peer_lost(peer, error(FLOE_ERR_INTERNAL, "its shared-memory ring holds an invalid record"));
+    return 0;
+  }
+  if (packets > 0) note_published(peer);  // room was given back: the writer may wait for it
+  return packets;
 }
 
 }  // namespace floe

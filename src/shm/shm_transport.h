@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "base/packet.h"
@@ -20,8 +21,12 @@ class ShmTransport final : public Transport {
   bool try_send(PeerId peer, const PacketHeader& header, std::span<const std::byte> payload) override;
   int progress(PacketSink& sink) override;
 
-  // Whether anything was published since the last call: peers that sleep must be woken.
-  bool take_published() { return std::exchange(published_, false); }
+  // Hands over what has come from one peer, as progress() does from all.
+  int drain(PeerId peer, PacketSink& sink);
+
+  // For whom something was published since they were forgotten: they must be woken if they sleep.
+  std::span<const PeerId> published() const { return published_; }
+  void forget_published();
 
  private:
   struct Link {
@@ -30,13 +35,16 @@ class ShmTransport final : public Transport {
     RingWriter out;
     RingReader in;
     bool broken = false;
+    bool published = false;
   };
+
+  void note_published(PeerId peer);
 
   std::vector<std::shared_ptr<Segment>> segments_;
   uint32_t self_;
   size_t max_payload_;
   std::vector<std::unique_ptr<Link>> links_;  // by local rank; null: the own one
-  bool published_ = false;
+  std::vector<PeerId> published_;
 };
 
 }  // namespace floe

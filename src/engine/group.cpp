@@ -71,7 +71,8 @@ std::shared_ptr<Collective> Group::continue_small(const Descriptor& descriptor, 
 }
 
 // Where ranks share CPUs, before the second look: an operation of its own, for the engine to wait for, costs
-// more than a fifth of the time of a switch to the peer and back. Once, as the engine's lock is held meanwhile.
+// more than a fifth of the time of a switch to the peer and back. Once, as the engine's lock is held
+// meanwhile.
 bool Group::give_way() {
   if (!crowd_) return false;
   wake_peers();

@@ -213,8 +213,8 @@ class Group final : public PacketSink {
 
   GroupConfig config_;
   Messenger messenger_;
-  std::vector<uint32_t> locals_;                         // ranks, by PeerId of config_.shm
-  std::atomic<uint32_t>* alarm_ = nullptr;               // of this rank's segment, if it has one
+  std::vector<uint32_t> locals_;            // ranks, by PeerId of config_.shm
+  std::atomic<uint32_t>* alarm_ = nullptr;  // of this rank's segment, if it has one
   Crowd* crowd_ = nullptr;
   std::deque<std::shared_ptr<Collective>> collectives_;  // only the first one runs
   std::vector<std::shared_ptr<MessageOperation>> messages_;

@@ -146,7 +146,8 @@ Result<uint64_t> Driver::plan(Contender& contender, const Case& what, Measured& 
 }
 
 Status Driver::run_block(Contender& contender, const Case& what, uint64_t calls, Measured& measured) {
-  // A rank whose contender is ready has waited beside others' that compute, and floe remembers that for 100 ms.
+  // A rank whose contender is ready has waited beside others' that compute, and floe remembers that for 100
+  // ms.
   if (session_.share_cpus()) std::this_thread::sleep_for(Millis(120));
   Block block;
   block.before = last_probe_;

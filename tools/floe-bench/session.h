@@ -31,7 +31,7 @@ class Session {
   uint32_t ranks() const { return ranks_; }
   const Ticks& ticks() const { return ticks_; }
   bool one_host() const { return one_host_; }
-  bool pinned() const;                                               // every rank is, to one CPU
+  bool pinned() const;  // every rank is, to one CPU
   bool share_cpus() const { return one_host_ && !pinned() && ranks_ > my_cpus_.size(); }
   const std::vector<unsigned>& my_cpus() const { return my_cpus_; }  // that this rank may run on
   std::string who() const;                                           // the rank, "?" before join()

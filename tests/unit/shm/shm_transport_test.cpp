@@ -27,7 +27,8 @@ class ShmTransportTest : public testing::Test {
 
   ShmTransportTest() {
     std::vector<std::shared_ptr<Segment>> segments;
-    for (uint32_t rank = 0; rank < kRanks; ++rank) segments.push_back(*Segment::create(kRanks, rank, 7 + rank));
+    for (uint32_t rank = 0; rank < kRanks; ++rank)
+      segments.push_back(*Segment::create(kRanks, rank, 7 + rank));
     for (uint32_t rank = 0; rank < kRanks; ++rank)
       ranks.push_back(std::make_unique<ShmTransport>(segments, rank));
   }

@@ -70,7 +70,7 @@ class CopyOut {
   enum class Phase : uint8_t { kTimeUsual, kChange, kTimeOther, kUse };
 
   static constexpr uint64_t kLapsToChange = 2, kFewestLapsOfUse = 128, kMostLapsOfUse = 1024;
-  static constexpr uint32_t kMostLooks = 4;   // until the other way is tried though nothing has changed
+  static constexpr uint32_t kMostLooks = 4;  // until the other way is tried though nothing has changed
 
   void copy(bool non_temporal, std::byte* to, const std::byte* from, uint64_t bytes);
   void next_phase();

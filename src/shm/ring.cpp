@@ -54,10 +54,10 @@ bool RingWriter::try_write(const PacketHeader& header, std::span<const std::byte
   return true;
 }
 
-bool RingReader::take_swapped(PacketSink& sink, const RingRecord& record, uint64_t buffer, size_t bytes) {
+bool RingReader::take_swapped(PacketSink& sink, const PacketHeader& header, uint64_t buffer, size_t bytes) {
   if (buffer >= SwapBuffers::kAll || bytes > swaps_->bytes()) return false;
   const auto index = static_cast<uint32_t>(buffer);
-  sink.on_packet(record.header, {swaps_->at(index), bytes});
+  sink.on_packet(header, {swaps_->at(index), bytes});
   return swaps_->give(index);
 }
 
@@ -72,7 +72,7 @@ int RingReader::drain(PacketSink& sink, int limit) {
     if (available > capacity_ || available < RingRecord::kAlign) return -1;
     const std::byte* const place = data_ + at_;
     const auto* const record = reinterpret_cast<const RingRecord*>(place);
-    const uint64_t word = record->payload_bytes;
+    const uint64_t word = __atomic_load_n(&record->payload_bytes, __ATOMIC_RELAXED);  // once: see below
     if (word == RingRecord::kSkip) {
       read_ += capacity_ - at_;
       at_ = 0;
@@ -82,12 +82,13 @@ int RingReader::drain(PacketSink& sink, int limit) {
     const size_t payload = word - (buffer << RingRecord::kBufferShift);
     const size_t bytes = record_bytes(buffer != 0 ? 0 : payload), to_end = capacity_ - at_;
     if (bytes > available || bytes > to_end) return -1;
-    if (payload >= SegmentLayout::kSmallestSwap && !sink.wants(record->header)) break;
+    const PacketHeader header = record->header;  // a copy: the peer could change it while it is looked at
+    if (payload >= SegmentLayout::kSmallestSwap && !sink.wants(header)) break;
     const size_t next = bytes == to_end ? 0 : at_ + bytes;
     if (available != bytes) prefetch_record(data_ + next, available - bytes);
-    const auto take = [&] { sink.on_packet(record->header, {place + payload_offset(payload), payload}); };
+    const auto take = [&] { sink.on_packet(header, {place + payload_offset(payload), payload}); };
     if (buffer != 0) {
-      if (!take_swapped(sink, *record, buffer - 1, payload)) return -1;
+      if (!take_swapped(sink, header, buffer - 1, payload)) return -1;
     } else if (payload < CopyOut::kSmallest) {
       take();
     } else {

@@ -83,7 +83,7 @@ class RingReader {
 
  private:
   // False: no peer of ours writes such a record.
-  bool take_swapped(PacketSink& sink, const RingRecord& record, uint64_t buffer, size_t bytes);
+  bool take_swapped(PacketSink& sink, const PacketHeader& header, uint64_t buffer, size_t bytes);
 
   const std::byte* data_;
   size_t capacity_;

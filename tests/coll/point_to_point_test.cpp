@@ -172,6 +172,28 @@ TEST(Messages, ThatComeLateReachWhoWaitsForThem) {
   });
 }
 
+// More than a ring holds lies before what the receiver waits for, awake and asleep.
+TEST(Messages, ThatNobodyWaitsForLetTheOthersPass) {
+  run_ranks(2, [](Rank& r) {
+    constexpr size_t kBytes = 60'000, kMessages = 40;
+    std::vector<uint8_t> got(kBytes);
+    if (r.rank == 0) {
+      for (size_t i = 0; i < kMessages; ++i) {
+        if (i % 8 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+        ASSERT_FLOE_OK(send(r, message(kBytes, i), 1, 2));
+      }
+      ASSERT_FLOE_OK(send(r, message(kBytes, 100), 1, 1));
+      return;
+    }
+    ASSERT_FLOE_OK(recv(r, got, 0, 1));
+    EXPECT_TRUE(got == message(kBytes, 100));
+    for (size_t i = 0; i < kMessages; ++i) {
+      ASSERT_FLOE_OK(recv(r, got, 0, 2));
+      ASSERT_TRUE(got == message(kBytes, i)) << i;
+    }
+  });
+}
+
 // Round the ring, with ranks that are late in turn, and from whoever sends.
 TEST(Messages, AreSentAndReceivedInOneCall) {
   for (const uint32_t ranks : {2, 3})

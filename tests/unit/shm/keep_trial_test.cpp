@@ -1,0 +1,44 @@
+// The choice between two ways to keep a large result.
+#include "shm/keep_trial.h"
+
+#include <gtest/gtest.h>
+
+namespace floe {
+namespace {
+
+// How many of `operations` go past the cache, where they take so long.
+int past_of(KeepTrial& trial, int operations, double ordinary, double past) {
+  int count = 0;
+  for (int i = 0; i < operations; ++i) {
+    const bool way = trial.next();
+    trial.took(way, way ? past : ordinary);
+    count += way ? 1 : 0;
+  }
+  return count;
+}
+
+TEST(KeepTrial, TheFasterWayIsUsedAndTheOtherTriedSeldom) {
+  KeepTrial trial;
+  EXPECT_LT(past_of(trial, 1000, 10, 15), 12);
+  KeepTrial other;
+  EXPECT_GT(past_of(other, 1000, 15, 10), 988);
+}
+
+TEST(KeepTrial, AChangeIsSeenSoon) {
+  KeepTrial trial;
+  past_of(trial, 1000, 10, 15);
+  past_of(trial, 100, 16, 11);  // the one in use takes longer
+  EXPECT_EQ(past_of(trial, 30, 16, 11), 30);
+  past_of(trial, 300, 7, 11);  // it takes as long as before, and the other one less
+  EXPECT_LT(past_of(trial, 100, 7, 11), 2);
+}
+
+TEST(KeepTrial, OneSlowOperationChangesNothing) {
+  KeepTrial trial;
+  past_of(trial, 100, 10, 15);
+  trial.took(trial.next(), 1000);
+  EXPECT_LT(past_of(trial, 100, 10, 15), 3);
+}
+
+}  // namespace
+}  // namespace floe

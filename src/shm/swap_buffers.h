@@ -19,20 +19,22 @@ namespace floe {
 
 class SwapBuffers {
  public:
-  static constexpr uint32_t kEach = SegmentLayout::kSwapBuffers, kAll = 2 * kEach;
-
   // `own` and `peers`: where those begin that this rank has at first, and its peer. `own_first`: numbers
   // count from this rank's, so that both count alike.
   SwapBuffers(std::byte* own, std::byte* peers, bool own_first, const SegmentLayout& layout)
       : halves_{own_first ? own : peers, own_first ? peers : own},
+        each_(layout.swap_each),
         bytes_(layout.swap_bytes),
         distance_(layout.swap_distance()) {
-    for (uint32_t i = kEach; i-- > 0;) push(own_first ? i : kEach + i);
+    for (uint32_t i = each_; i-- > 0;) push(own_first ? i : each_ + i);
   }
 
   size_t bytes() const { return bytes_; }  // of each
   bool empty() const { return count_ == 0; }
-  std::byte* at(uint32_t index) const { return halves_[index / kEach] + index % kEach * distance_; }
+  uint32_t all() const { return 2 * each_; }
+  std::byte* at(uint32_t index) const {
+    return index < each_ ? halves_[0] + index * distance_ : halves_[1] + (index - each_) * distance_;
+  }
   // The one that this rank read last. There is one.
   uint32_t take() {
     const uint32_t index = stack_[--count_];
@@ -41,7 +43,7 @@ class SwapBuffers {
   }
   // This rank has read what the peer wrote there. False: it was not the peer's to write.
   bool give(uint32_t index) {
-    if (index >= kAll || (owned_ >> index & 1) != 0) return false;
+    if (index >= all() || (owned_ >> index & 1) != 0) return false;
     push(index);
     return true;
   }
@@ -53,8 +55,9 @@ class SwapBuffers {
   }
 
   std::array<std::byte*, 2> halves_;
+  uint32_t each_;
   size_t bytes_, distance_;
-  std::array<uint8_t, kAll> stack_{};
+  std::array<uint8_t, 2 * size_t{SegmentLayout::kMostSwapBuffers}> stack_{};
   uint32_t count_ = 0;
   uint32_t owned_ = 0;  // bits
 };

@@ -144,8 +144,10 @@ class Group final : public PacketSink {
   // Sends and takes letters; what else arrives is dropped. Returns how much moved.
   int progress_mail();
 
+  // All, once a member has gone or failed: what it sent before that still counts, if it has come.
   bool wants(const PacketHeader& header) override {
-    return header.comm != config_.key || header.source >= size() || !fault_.ok() || messenger_.wants(header);
+    const bool well = all_alive_ && !peer_fault_ && fault_.ok();
+    return !well || header.comm != config_.key || header.source >= size() || messenger_.wants(header);
   }
   void on_packet(const PacketHeader& header, std::span<const std::byte> payload) override;
   void on_peer_lost(PeerId local_rank, const Status& why) override;  // from shared memory
@@ -233,6 +235,7 @@ class Group final : public PacketSink {
   // A fault that a peer has published: adopted once nothing moves any more, since what the peer did before
   // it failed still counts.
   std::optional<PeerFault> peer_fault_;
+  bool all_alive_ = true;              // no member's state is another one
   std::optional<uint32_t> disagrees_;  // a rank whose flag shows another collective
   Status fault_;
   uint64_t ends_heard_ = 0;

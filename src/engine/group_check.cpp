@@ -37,6 +37,7 @@ void Group::check() {
 bool Group::over_fabric(const Member& member) const { return member.route.transport != config_.shm.get(); }
 
 void Group::set_left(Member& member) {
+  all_alive_ = false;
   member.state = Member::State::kLeft;
   member.gone_since = Clock::now();
   member.how = "left the communicator";
@@ -44,6 +45,7 @@ void Group::set_left(Member& member) {
 }
 
 void Group::set_dead(Member& member, std::string how, bool certain) {
+  all_alive_ = false;
   member.state = Member::State::kDied;
   member.gone_since = Clock::now();
   member.how = std::move(how);

@@ -31,6 +31,7 @@ class GroupTest : public testing::Test {
       config.members.push_back(std::move(member));
     }
     config.shm = std::make_unique<ShmTransport>(segments, 0);
+    peers_ = std::make_unique<ShmTransport>(segments, kPeer);
     config.direct =
         std::make_unique<DirectPath>(segments, 0, Choices(static_cast<uint32_t>(segments.size())));
     for (uint32_t rank = 0; rank < 2; ++rank) config.members[rank].route = {config.shm.get(), rank};
@@ -47,6 +48,15 @@ class GroupTest : public testing::Test {
     text.copy(peer_->fault.text.data(), peer_->fault.text.size());
     peer_->state = static_cast<uint32_t>(state);
     own_->alarm = 1;
+  }
+  // A message from the peer.
+  void send(uint64_t tag, size_t bytes) {
+    PacketHeader header;
+    header.kind = PacketKind::kEager;
+    header.source = kPeer;
+    header.tag = tag;
+    header.bytes = bytes;
+    ASSERT_TRUE(peers_->try_send(0, header, std::vector<std::byte>(bytes)));
   }
   void end_process() { ASSERT_EQ(0, ::eventfd_write(pidfd_, 1)); }
 
@@ -69,6 +79,7 @@ class GroupTest : public testing::Test {
     return receive_->status();
   }
 
+  std::unique_ptr<ShmTransport> peers_;
   SegmentHeader* peer_ = nullptr;
   SegmentHeader* own_ = nullptr;
   int pidfd_ = -1;
@@ -83,6 +94,23 @@ TEST_F(GroupTest, TakesOverThePeersFault) {
   const Status& status = status_of_a_receive();
   EXPECT_EQ(FLOE_ERR_MISMATCH, status.code());
   EXPECT_THAT(status.message(), HasSubstr("rank 0 called something else"));
+}
+
+// Though a message that nobody waits for lies before it, which otherwise stays there for a while.
+TEST_F(GroupTest, ReceivesWhatThePeerSentBeforeItLeft) {
+  send(9, 5000);
+  send(0, 1);
+  publish(RankState::kLeft, 0, 0, "");
+  const Status& status = status_of_a_receive();
+  EXPECT_TRUE(status.ok()) << status.message();
+}
+
+TEST_F(GroupTest, ReceivesWhatThePeerSentBeforeItDied) {
+  send(9, 5000);
+  send(0, 1);
+  end_process();
+  const Status& status = status_of_a_receive();
+  EXPECT_TRUE(status.ok()) << status.message();
 }
 
 // A record of any bytes is an error, never an operation that seems to have ended well.

@@ -217,12 +217,10 @@ bool Messenger::wants(const PacketHeader& h) {
   Lane& lane = lanes_[h.source];
   const bool kept = (h.kind == PacketKind::kEager && !matcher_.has({h.descriptor.lane, h.source, h.tag})) ||
                     (h.kind == PacketKind::kMore && lane.arriving_kept);
-  if (kept && lane.refusals < kPatience) {
-    ++lane.refusals;
-    return false;
-  }
-  lane.refusals = 0;
-  return true;
+  if (!kept) lane.refusals = 0;
+  if (!kept || lane.refusals == kPatience) return true;
+  ++lane.refusals;
+  return false;
 }
 
 void Messenger::hurry() {

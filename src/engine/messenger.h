@@ -84,7 +84,7 @@ class Messenger {
 
   // See PacketSink. The packet's source is in range.
   bool wants(const PacketHeader& header);
-  // Nobody will look again soon: it wants the next one of each peer.
+  // Nobody will look again soon: it wants everything, until something comes that is waited for.
   void hurry();
 
   // Why the communicator can't go on: ranks that disagree, a message longer than its receive, or bytes that
@@ -125,7 +125,7 @@ class Messenger {
     // The eager message that has come in part: its receive, or where it is kept until there is one.
     Transfer* arriving = nullptr;
     Unexpected* arriving_kept = nullptr;
-    uint32_t refusals = 0;  // of the packet that comes next
+    uint32_t refusals = 0;  // since something came that was waited for
     bool empty() const { return control.empty() && messages.empty() && streams.empty(); }
   };
 

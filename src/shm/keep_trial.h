@@ -15,7 +15,8 @@ namespace floe {
 
 class KeepTrial {
  public:
-  // Whether the next operation keeps past the cache.
+  bool past() const { return past_; }  // the way in use
+  // Whether the next operation keeps past the cache, of which took() will tell.
   bool next() {
     for (const bool past : {true, false})
       if (cost_[past] == 0) return past;

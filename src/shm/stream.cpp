@@ -54,7 +54,7 @@ Stream::Stream(const LocalRanks& ranks, State& state, const Movement& what)
       state_(&state),
       what_(what),
       large_(is_large(what, state.cache_bytes)),
-      past_(large_ && state.keep_trial.next()),
+      past_(large_ && (what.reads(ranks.self()) ? state.keep_trial.next() : state.keep_trial.past())),
       piece_(choose_piece(what)),
       chunks_((what.block_bytes() + piece_ - 1) / piece_),
       first_(state.chunks),

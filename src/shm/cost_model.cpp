@@ -15,8 +15,12 @@ namespace {
 // Near is where an exchange of flags took 60 to 75 ns, far where it took 270. Zen 5 near alone: 63, {46, 34},
 // {129, 15.8}, {115, 12.4}; Zen 4: 76, {80, 95}, {216, 82}, {174, 37}. `turn`: what the return line's second
 // wait adds to 4 to 16 KiB of five to eight ranks on two cores, for each of the ranks that share one.
-constexpr Coefficients kNear = {69'000, 2'300'000, {61'000, 57'000}, {167'000, 36'000}, {141'000, 21'400}};
-constexpr Coefficients kFar = {274'000, 2'300'000, {163'000, 194'000}, {451'000, 61'000}, {228'000, 52'000}};
+// exchange: a Zen 5 alone, {62, 9.9} beside a small of {26, 34} near and {90, 23} beside {60, 80} far, and as
+// much beside small here.
+constexpr Coefficients kNear = {
+    69'000, 2'300'000, {61'000, 57'000}, {167'000, 36'000}, {141'000, 21'400}, {100'000, 16'600}};
+constexpr Coefficients kFar = {274'000,           2'300'000,         {163'000, 194'000},
+                               {451'000, 61'000}, {228'000, 52'000}, {244'000, 55'000}};
 
 constexpr uint64_t kNoLimit = std::numeric_limits<uint64_t>::max();
 constexpr uint64_t kBesideFlag = 64 - sizeof(uint64_t);  // in its line
@@ -34,6 +38,8 @@ constexpr Name kNames[] = {
     {"stream_kib", [](Coefficients& c) -> Coefficients::Ps& { return c.stream.kib; }},
     {"return_line", [](Coefficients& c) -> Coefficients::Ps& { return c.return_line.start; }},
     {"return_line_kib", [](Coefficients& c) -> Coefficients::Ps& { return c.return_line.kib; }},
+    {"exchange", [](Coefficients& c) -> Coefficients::Ps& { return c.exchange.start; }},
+    {"exchange_kib", [](Coefficients& c) -> Coefficients::Ps& { return c.exchange.kib; }},
 };
 
 Status wrong(std::string_view text, std::string_view item) {
@@ -65,7 +71,7 @@ bool set(Coefficients& coefficients, std::string_view item) {
 }  // namespace
 
 std::string_view name_of(Protocol protocol) {
-  constexpr std::string_view names[] = {"small", "stream", "return_line"};
+  constexpr std::string_view names[] = {"small", "stream", "return_line", "exchange"};
   return names[static_cast<size_t>(protocol)];
 }
 
@@ -97,7 +103,7 @@ Coefficients CostModel::at(const Surroundings& where) const {
   Coefficients c = where.one_cache && where.memory_percent <= 100 ? near_ : far_;
   if (!given_.empty()) return c;
   // Other sockets: never run. What crosses between them takes longer by the distance that the firmware gives.
-  for (auto* value : {&c.flag, &c.small.kib, &c.stream.kib, &c.return_line.kib})
+  for (auto* value : {&c.flag, &c.small.kib, &c.stream.kib, &c.return_line.kib, &c.exchange.kib})
     *value = *value * where.memory_percent / 100;
   return c;
 }
@@ -111,10 +117,9 @@ std::string CostModel::text() const {
 
 namespace {
 
-// Where blocks go between all pairs: the return line swaps them.
-bool both_ways(const Pattern& pattern, uint32_t ranks) {
-  return pattern.publish == Pattern::Ranks::kAll && pattern.read == Pattern::Ranks::kAll &&
-         !pattern.reduces && (pattern.block_each || ranks == 2);
+// Where every rank has a block for every other one, with which it can swap.
+bool has_pairs(const Pattern& pattern, uint32_t ranks) {
+  return pattern.exchanges() && (pattern.block_each || (ranks == 2 && !pattern.reduces));
 }
 
 // Some only publish, in one slot after the other, and others only read: each does half of the work, while the
@@ -127,12 +132,12 @@ uint64_t Cost::most(Protocol protocol) const {
   constexpr uint64_t kRoom = SegmentLayout::kSmallSlotBytes - sizeof(uint64_t);
   switch (protocol) {
     case Protocol::kSmall:
-      return (exchanges() ? SegmentLayout::kExchangeBytes : kRoom) / (pattern_.block_each ? where_.ranks : 1);
-    case Protocol::kStream: return kNoLimit;
-    case Protocol::kReturnLine:
-      if (both_ways(pattern_, where_.ranks)) return kNoLimit;
-      // What every rank needs a part of, and nobody all by itself.
-      return pattern_.reduces && !pattern_.block_each ? kNoLimit : 0;
+      return (exchanges() ? SegmentLayout::kExchangeBytes : kRoom) /
+             (pattern_.block_each ? std::max(where_.ranks, 2u) - 1 : 1);
+    case Protocol::kStream: return has_pairs(pattern_, where_.ranks) ? 0 : kNoLimit;
+    case Protocol::kExchange: return has_pairs(pattern_, where_.ranks) ? kNoLimit : 0;
+    // What every rank needs a part of, and nobody all by itself.
+    case Protocol::kReturnLine: return pattern_.reduces && !pattern_.block_each ? kNoLimit : 0;
   }
   return 0;
 }
@@ -145,7 +150,6 @@ Cost::Work Cost::work(Protocol protocol) const {
   const uint64_t filled = pattern_.block_each ? peers : 1;
   if (protocol != Protocol::kReturnLine)
     return {1, n * (one_way(pattern_) ? std::max(filled, sources) : filled + sources)};
-  if (both_ways(pattern_, where_.ranks)) return {2, n * 2 * peers};  // as many bytes as with a stream
   // Of a block's n parts each rank puts those that others own, reads its own from all of them, and returns it
   // to those who want it; they take the others'.
   const uint64_t wanting = pattern_.read == Pattern::Ranks::kAll ? peers : 1;
@@ -206,6 +210,8 @@ uint64_t up_to(const Cost& cost, Protocol a, Protocol b, uint64_t most) {
 
 SizeRanges choose(const Cost& cost) {
   using enum Protocol;
+  if (cost.most(kExchange) != 0)
+    return {{{{up_to(cost, kSmall, kExchange, cost.most(kSmall)), kSmall}, {kNoLimit, kExchange}}}};
   const uint64_t small = up_to(cost, kSmall, kStream, cost.most(kSmall)), most = cost.most(kReturnLine);
   if (most == 0) return {{{{small, kSmall}, {kNoLimit, kStream}}}};
   // The less steep one comes last.

@@ -22,8 +22,9 @@
 
 namespace floe {
 
-enum class Protocol : uint8_t { kSmall, kStream, kReturnLine };
-inline constexpr std::array kProtocols = {Protocol::kSmall, Protocol::kStream, Protocol::kReturnLine};
+enum class Protocol : uint8_t { kSmall, kStream, kReturnLine, kExchange };
+inline constexpr std::array kProtocols = {Protocol::kSmall, Protocol::kStream, Protocol::kReturnLine,
+                                          Protocol::kExchange};
 std::string_view name_of(Protocol protocol);
 
 // Picoseconds.
@@ -36,11 +37,18 @@ struct Coefficients {
 
   Ps flag;  // until a line that another core has written is read
   Ps turn;  // until a rank has given its CPU to another: where ranks are more than CPUs
-  Line small, stream, return_line;
+  Line small, stream, return_line, exchange;
 
-  const Line& of(Protocol protocol) const {
-    return protocol == Protocol::kSmall ? small : protocol == Protocol::kStream ? stream : return_line;
+  Line& of(Protocol protocol) {
+    switch (protocol) {
+      case Protocol::kSmall: return small;
+      case Protocol::kStream: return stream;
+      case Protocol::kReturnLine: return return_line;
+      case Protocol::kExchange: break;
+    }
+    return exchange;
   }
+  const Line& of(Protocol protocol) const { return const_cast<Coefficients&>(*this).of(protocol); }
   std::string text() const;
 };
 

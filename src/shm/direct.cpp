@@ -8,16 +8,19 @@ DirectPath::DirectPath(std::vector<std::shared_ptr<Segment>> segments, uint32_t 
       choices_(choices),
       small_(ranks_.size()),
       stream_(ranks_, cache_bytes),
+      exchange_{cache_bytes, {}},
       mapped_{std::move(arenas)} {}
 
 DirectOperation DirectPath::make_large(const DirectArgs& args, Protocol protocol) {
   const Movement what(args, ranks_.size(), ranks_.self());
   if (protocol == Protocol::kStream)
     return DirectOperation(std::in_place_type<Stream>, ranks_, stream_, what);
+  if (protocol == Protocol::kExchange)
+    return DirectOperation(std::in_place_type<PairExchange>, ranks_, slots_, exchange_, what);
   // Who offers waits for those that don't to put a block on the return line: only where they do that.
   if (MappedReduce::fits(ranks_, mapped_, args))
-    return DirectOperation(std::in_place_type<MappedReduce>, ranks_, mapped_, line_, args);
-  return DirectOperation(std::in_place_type<ReturnLine>, ranks_, line_, what);
+    return DirectOperation(std::in_place_type<MappedReduce>, ranks_, mapped_, slots_, args);
+  return DirectOperation(std::in_place_type<ReturnLine>, ranks_, slots_, what);
 }
 
 void DirectPath::enter(uint64_t sequence, uint32_t hash) {

@@ -13,6 +13,8 @@
 #include "shm/local_ranks.h"
 #include "shm/mapped_reduce.h"
 #include "shm/movement.h"
+#include "shm/pair_exchange.h"
+#include "shm/pair_slots.h"
 #include "shm/return_line.h"
 #include "shm/small_exchange.h"
 #include "shm/small_reduce.h"
@@ -51,13 +53,14 @@ class DirectOperation {
   // Whether all its work together is as short as one poll of a longer one.
   bool is_short() const {
     if (const auto* line = std::get_if<ReturnLine>(&protocol_)) return line->chunks() == 1;
+    if (const auto* exchange = std::get_if<PairExchange>(&protocol_)) return exchange->chunks() == 1;
     if (const auto* mapped = std::get_if<MappedReduce>(&protocol_)) return mapped->is_short();
     if (const auto* stream = std::get_if<Stream>(&protocol_)) return stream->chunks() == 1;
     return true;
   }
 
  private:
-  std::variant<SmallExchange, Stream, ReturnLine, MappedReduce> protocol_;
+  std::variant<SmallExchange, Stream, ReturnLine, PairExchange, MappedReduce> protocol_;
 };
 
 // The direct collectives of one communicator. Operations are made and finished one after the other, in
@@ -120,7 +123,8 @@ class DirectPath {
   uint32_t hash_ = 0;  // of all operations so far
   SmallExchange::State small_;
   Stream::State stream_;
-  ReturnLine::State line_;
+  PairSlots slots_;
+  PairExchange::State exchange_;
   MappedReduce::State mapped_;
 };
 

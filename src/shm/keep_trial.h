@@ -9,7 +9,9 @@
 #include <array>
 #include <cstdint>
 
+#include "base/ticks.h"
 #include "shm/copy_out.h"
+#include "shm/movement.h"
 
 namespace floe {
 
@@ -43,6 +45,39 @@ class KeepTrial {
   bool past_ = true;              // the way in use
   double chosen_at_ = 0;          // its cost then
   uint32_t since_trial_ = 0;
+};
+
+// One operation's result.
+class Keeping {
+ public:
+  // From where on the C library's memcpy copies past the cache, but it sees one chunk at a time.
+  static bool is_large(const Movement& what, uint64_t cache_bytes) {
+    return !what.args().pattern.reduces && what.kept_bytes() > cache_bytes / 4 * 3;
+  }
+  // `takes`: this rank keeps what peers have.
+  Keeping(KeepTrial& trial, bool large, bool takes)
+      : trial_(&trial), large_(large), past_(large && (takes ? trial.next() : trial.past())) {}
+
+  Movement::Copy& copy() const { return past_ ? copy_non_temporal : Movement::ordinary; }
+  // keep(): keeps `bytes` that a peer has, with copy().
+  template <class Keep>
+  void operator()(uint64_t bytes, const Keep& keep) {
+    if (!large_) return keep();
+    const uint64_t begin = ticks();
+    keep();
+    ticks_ += ticks() - begin;
+    bytes_ += bytes;
+  }
+  // After the last of them.
+  void end() const {
+    if (bytes_ != 0) trial_->took(past_, static_cast<double>(ticks_) / static_cast<double>(bytes_));
+  }
+
+ private:
+  KeepTrial* trial_;
+  bool large_;  // it does not fit into the cache
+  bool past_;   // it is kept past it
+  uint64_t ticks_ = 0, bytes_ = 0;
 };
 
 }  // namespace floe

@@ -38,12 +38,12 @@ bool MappedReduce::fits(const LocalRanks& ranks, State& state, const DirectArgs&
   return state.mapped = true;
 }
 
-MappedReduce::MappedReduce(const LocalRanks& ranks, const State& state, ReturnLine::State& line,
+MappedReduce::MappedReduce(const LocalRanks& ranks, const State& state, PairSlots& slots,
                            const DirectArgs& args)
     : ranks_(&ranks),
       state_(&state),
       args_(args),
-      usual_(ranks, line, Movement(args, ranks.size(), ranks.self())),
+      usual_(ranks, slots, Movement(args, ranks.size(), ranks.self())),
       element_(type_size(args.type)),
       slice_(kSliceBytes / element_) {
   const uint64_t even = (args.count + ranks.size() - 1) / ranks.size(), unit = kLineBytes / element_;

@@ -33,7 +33,7 @@ class MappedReduce {
   // Whether it pays, and this rank can offer. The arenas are mapped at the first that it is true for.
   static bool fits(const LocalRanks& ranks, State& state, const DirectArgs& args);
 
-  MappedReduce(const LocalRanks& ranks, const State& state, ReturnLine::State& line, const DirectArgs& args);
+  MappedReduce(const LocalRanks& ranks, const State& state, PairSlots& slots, const DirectArgs& args);
   Poll poll();
   bool waits_for(uint32_t peer) const;
   // The rank that disagrees, or whose offer is invalid; this one if its buffer is.

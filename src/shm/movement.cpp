@@ -11,7 +11,7 @@ void Movement::ordinary(std::byte* to, const std::byte* from, uint64_t bytes) {
 void Movement::keep(uint32_t source, const std::byte* slot, uint64_t begin, uint64_t bytes,
                     Copy& copy) const {
   if (bytes == 0) return;
-  copy(kept(source) + begin, slot + (args_.pattern.block_each ? self_ * bytes : 0), bytes);
+  copy(kept(source) + begin, slot + place(source, self_) * bytes, bytes);
 }
 
 void Movement::keep_own(uint64_t begin, uint64_t bytes, Copy& copy) const {

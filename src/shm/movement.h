@@ -48,8 +48,8 @@ struct DirectArgs {
   uint32_t hash = 0;  // of the collective's descriptor: ranks that disagree must not exchange data
 };
 
-// One rank's side of it. Slots are what ranks publish: the same part of each of its blocks, one after
-// another.
+// One rank's side of it. Slots are what ranks publish: the same part of each of its blocks for others, one
+// after another.
 class Movement {
  public:
   Movement(const DirectArgs& args, uint32_t ranks, uint32_t self)
@@ -57,7 +57,14 @@ class Movement {
 
   const DirectArgs& args() const { return args_; }
   uint64_t block_bytes() const { return bytes_; }
-  uint32_t blocks_in_slot() const { return args_.pattern.block_each ? ranks_ : 1; }
+  uint32_t blocks_in_slot() const { return args_.pattern.block_each ? ranks_ - 1 : 1; }
+  // Where in the slot of `publisher` that for `reader` begins, in blocks.
+  static uint32_t place(const Pattern& pattern, uint32_t publisher, uint32_t reader) {
+    return pattern.block_each ? reader - (reader > publisher ? 1 : 0) : 0;
+  }
+  uint32_t place(uint32_t publisher, uint32_t reader) const {
+    return place(args_.pattern, publisher, reader);
+  }
   bool publishes(uint32_t rank) const { return contains(args_.pattern.publish, rank); }
   bool reads(uint32_t rank) const { return contains(args_.pattern.read, rank); }
   // Whether this rank needs something of `peer`.
@@ -77,7 +84,7 @@ class Movement {
     if (bytes == 0 || !publishes(self_)) return;
     if (!args_.pattern.block_each) return copy(slot, sent(0) + begin, bytes);
     for (uint32_t reader = 0; reader < ranks_; ++reader)
-      if (reader != self_) copy(slot + reader * bytes, sent(reader) + begin, bytes);
+      if (reader != self_) copy(slot + place(self_, reader) * bytes, sent(reader) + begin, bytes);
   }
   // What this rank keeps, of all blocks.
   uint64_t kept_bytes() const { return keeps_one() ? bytes_ : ranks_ * bytes_; }
@@ -92,14 +99,17 @@ class Movement {
     return !one_for_all && (args_.pattern.block_each ? publishes(self_) : reads(self_));
   }
   void keep_own(uint64_t begin, uint64_t bytes, Copy& copy = ordinary) const;
-  // slot_of(rank): those of the other ranks.
+  // Adds what all have. slot_of(rank): those of the other ranks; from(rank): where theirs is.
   template <class SlotOf>
   void reduce_all(const SlotOf& slot_of, uint64_t begin, uint64_t bytes) const {
+    reduce_from([&](uint32_t rank) { return slot_of(rank) + place(rank, self_) * bytes; }, begin, bytes);
+  }
+  template <class From>
+  void reduce_from(const From& from, uint64_t begin, uint64_t bytes) const {
     if (bytes == 0) return;
-    const uint64_t mine = args_.pattern.block_each ? self_ * bytes : 0;
     PerRank<const void*> sources(ranks_);
     for (uint32_t rank = 0; rank < ranks_; ++rank)
-      sources[rank] = rank == self_ ? sent(self_) + begin : slot_of(rank) + mine;
+      sources[rank] = rank == self_ ? sent(self_) + begin : from(rank);
     void* const destination[] = {kept(self_) + begin};
     reduce(destination, sources.first(ranks_), elements(bytes, args_.type), args_.type, args_.op, ranks_);
   }

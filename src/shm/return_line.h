@@ -1,24 +1,17 @@
-// Data that goes both ways between ranks, "return the line": each rank copies what it has for another into
-// its own slot, and the other one writes what it has to give back into the very slot that it read. See
-// README.md.
+// Large reductions of a block that all ranks have, "return the line": each rank copies the part that another
+// one adds into a slot, and that one writes the sum into the very slot that it read. See README.md.
 #pragma once
 
 #include "shm/local_ranks.h"
 #include "shm/movement.h"
+#include "shm/pair_slots.h"
 
 namespace floe {
 
 class ReturnLine {
  public:
-  // What outlives an operation.
-  struct State {
-    uint64_t chunks = 0;  // of operations made so far
-  };
-
-  // all_reduce and reduce: a chunk has one block for each rank, its owner, who returns the sum.
-  // all_to_all, and all_gather of two: each rank puts half of what it has for another, and returns the other
-  // half.
-  ReturnLine(const LocalRanks& ranks, State& state, const Movement& what);
+  // A chunk has one block for each rank, its owner, who returns the sum.
+  ReturnLine(const LocalRanks& ranks, PairSlots& slots, const Movement& what);
   uint64_t chunks() const { return chunks_; }
   // Numbers of its chunks: all from first() on, below end().
   uint64_t first() const { return first_; }
@@ -36,23 +29,21 @@ class ReturnLine {
     uint64_t begin;  // bytes from the start of the block
     uint64_t bytes;
   };
-  bool reduces() const { return what_.args().pattern.reduces; }
-  // Of a block in `chunk`: what `writer` puts into its slot for `owner`, and finds there in the end.
-  Part part(uint64_t chunk, uint32_t writer, uint32_t owner) const;
+  Part part(uint64_t chunk, uint32_t owner) const;
+  // What `writer` puts for `owner`, and finds in the end.
+  std::byte* slot(uint64_t chunk, uint32_t writer, uint32_t owner) const;
   void put();
   void answer();
-  void reduce_own();
-  void swap(uint32_t writer);
   void get();
   // Whether all peers' flags have passed `chunk`; false and mismatch_ set if one disagrees.
   bool all_passed(std::atomic<uint64_t> SegmentHeader::*flag, uint64_t chunk);
 
   const LocalRanks* ranks_;
   Movement what_;
-  uint32_t parts_;  // that a chunk of a block is split into
-  uint64_t full_;   // bytes of a part, but in the last chunk
+  uint64_t full_;  // bytes of a part, but in the last chunk
   uint64_t chunks_;
   uint64_t first_;                             // number of chunk 0
+  uint64_t exchanges_;                         // before it: see PairSlots
   uint64_t put_ = 0, answered_ = 0, got_ = 0;  // chunks
   bool mismatch_ = false;
   uint32_t mismatch_with_ = 0;

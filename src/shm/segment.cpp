@@ -100,7 +100,7 @@ SegmentLayout::SegmentLayout(uint32_t n) : ranks(n) {
   rings = round_up(exchange + kExchangeBytes + kSmallStagger, kPage);
   swaps = rings + peers * ring_bytes;
   blocks = round_up(swaps + peers * swap_each * swap_distance(), kPage);
-  outbox = blocks + kChunkSlots * peers * block_bytes;
+  outbox = blocks + peers * blocks_bytes();
   total = outbox + outbox_bytes;
 }
 

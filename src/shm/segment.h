@@ -106,6 +106,8 @@ struct SegmentHeader {
   alignas(128) CopyTrial stream_trial;      // of the outbox
   alignas(128) std::atomic<uint64_t> put;   // Flag: blocks of chunks below the counter are in the slots
   alignas(128) std::atomic<uint64_t> done;  // Flag: chunks below the counter are reduced and returned
+  // Flag of chunk c, at c % 2: what this rank has of it is in the slots. See pair_exchange.h.
+  alignas(128) std::array<std::atomic<uint64_t>, 2> exchanged;
   // Flag: this rank offers its buffers, at these places in its arena. See mapped_reduce.h.
   alignas(128) std::atomic<uint64_t> offer;
   std::atomic<uint64_t> offered_send;
@@ -154,6 +156,7 @@ struct SegmentLayout {
 
   // Like small slots they begin at different places of a page.
   size_t swap_distance() const { return swap_bytes + kSmallStagger; }
+  size_t blocks_bytes() const { return kChunkSlots * block_bytes; }  // of one peer
 
   uint32_t ranks;
   size_t ring_bytes;   // one outgoing ring
@@ -203,15 +206,15 @@ class Segment {
   std::byte* exchange() const {
     return base_ + layout_.exchange + owner_ % 2 * SegmentLayout::kSmallStagger / 2;
   }
-  // The outgoing ring to `peer`, and the slot for the block that `peer` owns.
+  // The outgoing ring to `peer`.
   std::byte* ring(uint32_t peer) const { return base_ + layout_.rings + index(peer) * layout_.ring_bytes; }
   // The first one of those for messages with `peer`; the others are swap_distance() apart.
   std::byte* swap_buffers(uint32_t peer) const {
     return base_ + layout_.swaps + index(peer) * layout_.swap_each * layout_.swap_distance();
   }
-  std::byte* block(uint64_t chunk, uint32_t peer) const {
-    const size_t slot = chunk % SegmentLayout::kChunkSlots;
-    return base_ + layout_.blocks + (slot * (layout_.ranks - 1) + index(peer)) * layout_.block_bytes;
+  // The block slots for `peer`, one after another.
+  std::byte* blocks(uint32_t peer) const {
+    return base_ + layout_.blocks + index(peer) * layout_.blocks_bytes();
   }
   std::byte* outbox(uint64_t position) const {
     return base_ + layout_.outbox + position % layout_.outbox_bytes;

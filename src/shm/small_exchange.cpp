@@ -95,12 +95,13 @@ bool SmallExchange::room() const {
 
 void SmallExchange::publish() {
   const uint32_t hash = what_.args().hash;
-  if (what_.args().pattern.block_each) {
+  if (what_.blocks_in_slot() > 1) {
     what_.publish(copy_small, state_->begin(*ranks_, way()), 0, what_.block_bytes());
-    turn_ = state_->end(*ranks_, ranks_->size() * what_.block_bytes(), hash, way());
+    turn_ = state_->end(*ranks_, what_.blocks_in_slot() * what_.block_bytes(), hash, way());
   } else {
-    const uint64_t bytes = what_.publishes(ranks_->self()) ? what_.block_bytes() : 0;
-    turn_ = state_->publish(*ranks_, what_.sent(0), bytes, hash, way());
+    const uint32_t self = ranks_->self();
+    const uint64_t bytes = what_.publishes(self) ? what_.block_bytes() : 0;
+    turn_ = state_->publish(*ranks_, what_.sent(self == 0 ? 1 : 0), bytes, hash, way());
   }
 }
 

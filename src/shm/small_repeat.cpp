@@ -12,7 +12,9 @@ SmallRepeat::SmallRepeat(const LocalRanks& ranks, SmallExchange::State& state, c
   const bool from_root = shape.pattern.publish == Pattern::Ranks::kRoot;
   block_ = what.block_bytes();
   publishes_ = what.publishes(self);
-  slot_offset_ = shape.pattern.block_each ? self * block_ : 0;
+  own_offset_ = shape.pattern.block_each ? self * block_ : 0;
+  one_block_ = !publishes_ || what.blocks_in_slot() == 1;
+  sent_offset_ = publishes_ && shape.pattern.block_each && self == 0 ? block_ : 0;
   recv_stride_ = shape.pattern.reduces || from_root ? 0 : block_;
   begin_ = from_root ? shape.root : 0;
   end_ = from_root ? shape.root + 1 : n;
@@ -24,23 +26,24 @@ SmallRepeat::SmallRepeat(const LocalRanks& ranks, SmallExchange::State& state, c
 }
 
 uint64_t SmallRepeat::publish(const void* send, uint32_t hash) const {
-  if (!shape_.pattern.block_each || !publishes_)
-    return state_->publish(*ranks_, send, publishes_ ? block_ : 0, hash, way_);
-  const uint32_t self = ranks_->self(), n = ranks_->size();
   const auto* const from = static_cast<const std::byte*>(send);
+  if (one_block_) return state_->publish(*ranks_, from + sent_offset_, publishes_ ? block_ : 0, hash, way_);
+  const uint32_t self = ranks_->self(), n = ranks_->size();
   std::byte* const slot = state_->begin(*ranks_, way_);
   for (uint32_t reader = 0; reader < n; ++reader)
-    if (reader != self) copy_small(slot + reader * block_, from + reader * block_, block_);
-  return state_->end(*ranks_, n * block_, hash, way_);
+    if (reader != self)
+      copy_small(slot + Movement::place(shape_.pattern, self, reader) * block_, from + reader * block_,
+                 block_);
+  return state_->end(*ranks_, (n - 1) * block_, hash, way_);
 }
 
 // A rank that only reads is often behind those that only give: what they have published, or will, comes while
 // this turn ends. Where both publish it would take away lines that the peer is about to write.
-inline void SmallRepeat::fetch_ahead(const Segment& peer, uint64_t turn) const {
+inline void SmallRepeat::fetch_ahead(uint32_t rank, uint64_t turn) const {
   constexpr uint64_t kLine = 64, kMostLines = 5;
   constexpr uint64_t kAhead = 2;
-  const std::byte* const slot = peer.small_slot(turn + kAhead);
-  const uint64_t begin = slot_offset_ / kLine;
+  const std::byte* const slot = (*ranks_)[rank].small_slot(turn + kAhead);
+  const uint64_t begin = slot_offset(rank) / kLine;
   const uint64_t end = begin + std::min(kMostLines, (sizeof(uint64_t) + block_ + kLine - 1) / kLine);
   if (begin != 0) __builtin_prefetch(slot);
   for (uint64_t line = begin; line < end; ++line) __builtin_prefetch(slot + line * kLine);
@@ -50,19 +53,19 @@ bool SmallRepeat::operator()(const void* send, void* recv, uint32_t hash, int lo
   const uint32_t self = ranks_->self();
   const uint64_t turn = publish(send, hash);
   const uint64_t wanted = Flag::word(turn, hash);
-  const auto* const own = static_cast<const std::byte*>(send) + slot_offset_;
+  const auto* const own = static_cast<const std::byte*>(send) + own_offset_;
   auto* const to = static_cast<std::byte*>(recv);
   if (keeps_own_ && to + self * recv_stride_ != own) copy_small(to + self * recv_stride_, own, block_);
   std::array<const void*, kMostRanks> sources;
   for (uint32_t rank = begin_; rank < end_; ++rank) {
     sources[rank] = own;
     if (rank == self) continue;
-    const Segment& peer = (*ranks_)[rank];
-    const SmallSlot slot(peer, turn);
-    if (!slot.wait(wanted, slot_offset_ == 0 ? block_ : 0, looks)) return false;
+    const SmallSlot slot((*ranks_)[rank], turn);
+    const uint64_t offset = slot_offset(rank);
+    if (!slot.wait(wanted, offset == 0 ? block_ : 0, looks)) return false;
     state_->seen[rank] = turn;
-    if (fetches_ahead_) fetch_ahead(peer, turn);
-    const std::byte* const data = state_->data(*ranks_, rank, turn, way_) + slot_offset_;
+    if (fetches_ahead_) fetch_ahead(rank, turn);
+    const std::byte* const data = state_->data(*ranks_, rank, turn, way_) + offset;
     sources[rank] = data;
     if (!reduction_) copy_small(to + rank * recv_stride_, data, block_);
   }

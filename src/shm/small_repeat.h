@@ -29,17 +29,23 @@ class SmallRepeat {
 
  private:
   uint64_t publish(const void* send, uint32_t hash) const;
-  void fetch_ahead(const Segment& peer, uint64_t turn) const;
+  // Where this rank's block is in the slot of `rank`.
+  uint64_t slot_offset(uint32_t rank) const {
+    return Movement::place(shape_.pattern, rank, ranks_->self()) * block_;
+  }
+  void fetch_ahead(uint32_t rank, uint64_t turn) const;
 
   const LocalRanks* ranks_;
   SmallExchange::State* state_;
   DirectArgs shape_;
   uint64_t block_;        // bytes
-  uint64_t slot_offset_;  // this rank's block in a peer's slot, and in its own send buffer
+  uint64_t own_offset_;   // this rank's block in its own send buffer
+  uint64_t sent_offset_;  // that of the only other rank
   uint64_t recv_stride_;  // from one source's block to the next in the receive buffer
   uint32_t begin_, end_;  // the ranks that this one reads from, itself apart
   SmallExchange::Way way_;
   bool publishes_;
+  bool one_block_;  // at most, in its slot
   bool keeps_own_;
   bool fetches_ahead_;
   std::optional<FixedReduction> reduction_;

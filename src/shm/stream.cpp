@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "base/demote.h"
-#include "base/ticks.h"
 #include "base/types.h"
 
 namespace floe {
@@ -19,13 +18,6 @@ uint64_t choose_piece(const Movement& what) {
   const uint64_t most = SegmentLayout::kStreamChunkBytes / what.blocks_in_slot() / kLine * kLine;
   return std::min(what.block_bytes(), std::max(most, kLine));
 }
-
-// From where on the C library's memcpy copies past the cache, but it sees one chunk at a time.
-bool is_large(const Movement& what, uint64_t cache_bytes) {
-  return !what.args().pattern.reduces && what.kept_bytes() > cache_bytes / 4 * 3;
-}
-
-Movement::Copy& copy_to_keep(bool past) { return past ? copy_non_temporal : Movement::ordinary; }
 
 // What the peers find of reading this rank's outbox.
 std::vector<const ReadCosts*> read_costs(const LocalRanks& ranks) {
@@ -53,8 +45,7 @@ Stream::Stream(const LocalRanks& ranks, State& state, const Movement& what)
     : ranks_(&ranks),
       state_(&state),
       what_(what),
-      large_(is_large(what, state.cache_bytes)),
-      past_(large_ && (what.reads(ranks.self()) ? state.keep_trial.next() : state.keep_trial.past())),
+      keeping_(state.keep_trial, Keeping::is_large(what, state.cache_bytes), what.reads(ranks.self())),
       piece_(choose_piece(what)),
       chunks_((what.block_bytes() + piece_ - 1) / piece_),
       first_(state.chunks),
@@ -130,33 +121,25 @@ void Stream::read_from(uint32_t source, uint64_t bytes, const Read& read) const 
               read);
 }
 
-void Stream::keep(uint64_t bytes) {
-  const uint64_t begin = large_ ? ticks() : 0;
-  what_.keep(source_, slot(source_, taken_), taken_ * piece_, bytes, copy_to_keep(past_));
-  if (!large_) return;
-  keep_ticks_ += ticks() - begin;
-  kept_ += bytes;
-}
-
 Poll Stream::take() {
   const uint32_t self = ranks_->self(), n = ranks_->size();
   const uint64_t begin = taken_ * piece_, bytes = part(taken_);
   const bool reduces = what_.args().pattern.reduces;
   // First: peers may still be putting theirs.
-  if (!reduces && !std::exchange(kept_own_, true)) what_.keep_own(begin, bytes, copy_to_keep(past_));
+  if (!reduces && !std::exchange(kept_own_, true)) what_.keep_own(begin, bytes, keeping_.copy());
   for (; source_ < n; ++source_) {
     if (!what_.reads_from(source_)) continue;
     const Poll poll = arrival(source_);
     if (poll != Poll::kDone) return poll;
-    if (!reduces) read_from(source_, bytes, [&] { keep(bytes); });
+    const auto keep = [&] { what_.keep(source_, slot(source_, taken_), begin, bytes, keeping_.copy()); };
+    if (!reduces) keeping_(bytes, [&] { read_from(source_, bytes, keep); });
   }
   if (reduces && what_.reads(self)) {
     // All at once. It counts for the next rank, which is the only one as often as not.
     read_from((self + 1) % n, bytes,
               [&] { what_.reduce_all([&](uint32_t rank) { return slot(rank, taken_); }, begin, bytes); });
   }
-  if (++taken_ == chunks_ && kept_ != 0)
-    state_->keep_trial.took(past_, static_cast<double>(keep_ticks_) / static_cast<double>(kept_));
+  if (++taken_ == chunks_) keeping_.end();
   source_ = 0;
   kept_own_ = false;
   return Poll::kDone;

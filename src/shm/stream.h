@@ -76,21 +76,18 @@ class Stream {
   // read(): takes that part of chunk taken_ from the slot of `source`.
   template <class Read>
   void read_from(uint32_t source, uint64_t bytes, const Read& read) const;
-  void keep(uint64_t bytes);  // of chunk taken_, from source_
 
   const LocalRanks* ranks_;
   State* state_;
   Movement what_;
-  bool large_;      // the result does not fit into the cache
-  bool past_;       // it is kept past it
+  Keeping keeping_;
   uint64_t piece_;  // bytes of each block in a chunk
   uint64_t chunks_;
   uint64_t first_;  // number of chunk 0
   StreamLayout layout_;
-  uint64_t put_ = 0, taken_ = 0;        // chunks of this operation
-  bool kept_own_ = false;               // this rank's part of chunk taken_
-  uint32_t source_ = 0;                 // of chunk taken_, ranks below this one are read
-  uint64_t keep_ticks_ = 0, kept_ = 0;  // if it is large: for how many bytes, from peers
+  uint64_t put_ = 0, taken_ = 0;  // chunks of this operation
+  bool kept_own_ = false;         // this rank's part of chunk taken_
+  uint32_t source_ = 0;           // of chunk taken_, ranks below this one are read
 };
 
 }  // namespace floe

@@ -5,15 +5,15 @@
 namespace floe::bench {
 namespace {
 
-constexpr Coefficients kTrue = {30'000, 1'500'000, {5'000, 40'000}, {25'000, 35'000}, {40'000, 20'000}};
-constexpr Coefficients kBase = {30'000, 0, {1, 2}, {3, 4}, {5, 6}};
-constexpr Protocol kAll[] = {Protocol::kSmall, Protocol::kStream, Protocol::kReturnLine};
+constexpr Coefficients kTrue = {30'000,           1'500'000,        {5'000, 40'000},
+                                {25'000, 35'000}, {40'000, 20'000}, {20'000, 15'000}};
+constexpr Coefficients kBase = {30'000, 0, {1, 2}, {3, 4}, {5, 6}, {7, 8}};
 
 // What the model itself expects, `factor` times as long.
 std::vector<Sample> samples(const Surroundings& where, double factor = 1) {
   std::vector<Sample> list;
-  for (const floe::Pattern pattern : {pattern::kAllReduce, pattern::kAllGather, pattern::kBroadcast})
-    for (const Protocol protocol : kAll)
+  for (const floe::Pattern pattern : {pattern::kAllReduce, pattern::kAllToAll, pattern::kBroadcast})
+    for (const Protocol protocol : kProtocols)
       for (uint64_t bytes = 8; bytes <= 64 << 10; bytes *= 2) {
         const Cost cost(kTrue, where, pattern);
         if (bytes <= cost.most(protocol))
@@ -31,7 +31,7 @@ TEST(Fit, FindsTheCoefficientsThatMadeTheTimes) {
   for (const uint32_t ranks : {2, 5}) {
     const Surroundings where{ranks};
     const Fit result = fit(samples(where), where, kBase);
-    for (const Protocol protocol : kAll) {
+    for (const Protocol protocol : kProtocols) {
       expect_near(result.coefficients.of(protocol), kTrue.of(protocol), 0.1);
       EXPECT_LT(result.error[static_cast<size_t>(protocol)], 0.01);
       EXPECT_GT(result.samples[static_cast<size_t>(protocol)], 0u);
@@ -45,7 +45,8 @@ TEST(Fit, IsNotLedAstrayByATimeFarTooLong) {
   auto list = samples(where);
   list[3].ns *= 10'000;
   const Fit result = fit(list, where, kBase);
-  for (const Protocol protocol : kAll) expect_near(result.coefficients.of(protocol), kTrue.of(protocol), 3);
+  for (const Protocol protocol : kProtocols)
+    expect_near(result.coefficients.of(protocol), kTrue.of(protocol), 3);
 }
 
 TEST(Fit, FindsTheTurnWhereRanksAreMoreThanCpus) {
@@ -74,7 +75,7 @@ TEST(Fit, HasNoNegativeCoefficients) {
                                        {Protocol::kStream, pattern::kAllReduce, 64, 10},
                                        {Protocol::kStream, pattern::kAllReduce, 1024, 500}};
   const Coefficients c = fit(falling, where, kBase).coefficients;
-  for (const Protocol protocol : kAll) {
+  for (const Protocol protocol : kProtocols) {
     EXPECT_GE(c.of(protocol).start, 0);
     EXPECT_GE(c.of(protocol).kib, 0);
   }

@@ -39,17 +39,13 @@ bool fit_line(std::span<const Point> points, double* start, double* kib) {
 
 Coefficients::Ps ps(double ns) { return std::llround(ns * 1000); }
 
-Coefficients::Line& line_of(Protocol protocol, Coefficients& c) {
-  return protocol == Protocol::kSmall ? c.small : protocol == Protocol::kStream ? c.stream : c.return_line;
-}
-
 // A line for a protocol, through what remains of its times without the flags. How often the model takes each
 // coefficient is what it makes of one that stands alone. False without two different times.
 bool fit_protocol(Protocol protocol, std::span<const Sample> samples, const Surroundings& where,
                   Coefficients* c) {
   constexpr Coefficients::Ps kUnit = 1'000'000;
   Coefficients unit{}, flags{};
-  line_of(protocol, unit) = {kUnit, kUnit};
+  unit.of(protocol) = {kUnit, kUnit};
   flags.flag = c->flag;
   std::vector<Point> points;
   for (const Sample& s : samples) {
@@ -62,7 +58,7 @@ bool fit_protocol(Protocol protocol, std::span<const Sample> samples, const Surr
   }
   double start = 0, kib = 0;
   if (!fit_line(points, &start, &kib)) return false;
-  line_of(protocol, *c) = {ps(start), ps(kib)};
+  c->of(protocol) = {ps(start), ps(kib)};
   return true;
 }
 

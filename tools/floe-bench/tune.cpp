@@ -107,7 +107,7 @@ Result<std::vector<std::unique_ptr<Contender>>> start_protocols(const Session& s
   if (!session.one_host() || session.ranks() < 2)
     return error(FLOE_ERR_ARGUMENT, "--tune: two or more ranks, all on this host, are needed");
   std::vector<std::unique_ptr<Contender>> contenders;
-  for (const Protocol protocol : {Protocol::kStream, Protocol::kSmall, Protocol::kReturnLine}) {
+  for (const Protocol protocol : kProtocols) {
     auto contender = std::make_unique<ProtocolContender>(protocol, session);
     FLOE_TRY(contender->start());
     contenders.push_back(std::move(contender));

@@ -50,8 +50,9 @@ TEST_P(EveryPattern, UsesTheCheapestProtocolAtEverySize) {
                       below(5'000'000),
                       {below(200'000), below(500'000)},
                       {below(200'000), below(500'000)},
+                      {below(200'000), below(500'000)},
                       {below(200'000), below(500'000)}};
-    c.small.start = std::min({c.small.start, c.stream.start, c.return_line.start});
+    c.small.start = std::min({c.small.start, c.stream.start, c.return_line.start, c.exchange.start});
     const Surroundings where{static_cast<uint32_t>(2 + random() % 30),
                              static_cast<uint32_t>(1 + random() % 4)};
     const Cost cost(c, where, GetParam().pattern);
@@ -77,9 +78,9 @@ TEST_P(EveryPattern, HasThoseRangesInTheTable) {
 TEST_P(EveryPattern, FitsIntoASmallSlot) {
   for (const uint32_t ranks : {2, 3, 16, 64, 600}) {
     const Surroundings where{ranks};
-    const Choices choices(model_of("stream=1000000,return_line=1000000"), where);
+    const Choices choices(model_of("stream=1000000,return_line=1000000,exchange=1000000"), where);
     const uint64_t most = small_most(choices[GetParam().pattern]);
-    const uint64_t blocks = GetParam().pattern.block_each ? ranks : 1;
+    const uint64_t blocks = GetParam().pattern.block_each ? ranks - 1 : 1;
     const bool exchanged = ranks == 2 && GetParam().pattern.exchanges();
     const uint64_t room =
         exchanged ? SegmentLayout::kExchangeBytes : SegmentLayout::kSmallSlotBytes - sizeof(uint64_t);
@@ -124,14 +125,17 @@ TEST(CostModel, ARootAddsByItselfForFewRanksOnly) {
   EXPECT_EQ(Choices(model_of(""), {16})[pattern::kAllReduce].at(kLarge), Protocol::kReturnLine);
 }
 
-// Blocks that go both ways are swapped while the caches hold them.
-TEST(CostModel, SwapsWhatGoesBetweenAllPairs) {
-  for (const auto& [ranks, pattern] :
-       {std::pair{2, pattern::kAllGather}, {2, pattern::kAllToAll}, {5, pattern::kAllToAll}}) {
+TEST(CostModel, ExchangesWhatGoesBetweenAllPairs) {
+  for (const auto& [ranks, pattern] : {std::pair{2, pattern::kAllGather},
+                                       {2, pattern::kAllToAll},
+                                       {5, pattern::kAllToAll},
+                                       {2, pattern::kReduceScatter},
+                                       {5, pattern::kReduceScatter}}) {
     const SizeRanges choice = Choices(model_of(""), {static_cast<uint32_t>(ranks)})[pattern];
-    EXPECT_EQ(choice.at(64 << 10), Protocol::kReturnLine);
-    EXPECT_EQ(choice.at(uint64_t{1} << 40), Protocol::kReturnLine);
+    EXPECT_EQ(choice.at(64 << 10), Protocol::kExchange);
+    EXPECT_EQ(choice.at(uint64_t{1} << 40), Protocol::kExchange);
   }
+  EXPECT_EQ(Choices(model_of(""), {2})[pattern::kAllReduce].at(64 << 10), Protocol::kReturnLine);
   EXPECT_EQ(Choices(model_of(""), {3})[pattern::kAllGather].at(64 << 10), Protocol::kStream);
 }
 
@@ -186,7 +190,7 @@ TEST(CostModel, RefusesAnythingElseAndListsTheNames) {
 TEST(CostModel, IsBounded) {
   const CostModel model = model_of(
       "flag=1000000,turn=1000000,small=0,small_kib=1000000,stream=1000000,stream_kib=1000000,"
-      "return_line=1000000,return_line_kib=1000000");
+      "return_line=1000000,return_line_kib=1000000,exchange=1000000,exchange_kib=1000000");
   for (const auto& [name, pattern] : kPatterns)
     for (const size_t cpus : {size_t{0}, size_t{1}, size_t{1} << 16}) {
       const Surroundings where{1 << 16, ranks_per_cpu(1 << 16, cpus)};

@@ -45,10 +45,8 @@ TEST(SegmentLayout, PartsDoNotOverlap) {
       if (peer == 1) continue;
       add(s.ring(peer), s.layout().ring_bytes);
       add(s.swap_buffers(peer), s.layout().swap_each * s.layout().swap_distance());
-      ++count;
-      for (uint32_t chunk = 0; chunk < SegmentLayout::kChunkSlots; ++chunk, ++count)
-        add(s.block(chunk, peer), s.layout().block_bytes);
-      ++count;
+      add(s.blocks(peer), s.layout().blocks_bytes());
+      count += 3;
     }
     EXPECT_EQ(parts.size(), count);
     size_t end = 0;

@@ -39,18 +39,19 @@ struct Coefficients {
   Ps turn;  // until a rank has given its CPU to another: where ranks are more than CPUs
   Line small, stream, return_line, exchange;
 
-  Line& of(Protocol protocol) {
-    switch (protocol) {
-      case Protocol::kSmall: return small;
-      case Protocol::kStream: return stream;
-      case Protocol::kReturnLine: return return_line;
-      case Protocol::kExchange: break;
-    }
-    return exchange;
-  }
-  const Line& of(Protocol protocol) const { return const_cast<Coefficients&>(*this).of(protocol); }
+  Line& of(Protocol protocol);
+  const Line& of(Protocol protocol) const;
   std::string text() const;
 };
+
+inline constexpr std::array kLines = {&Coefficients::small, &Coefficients::stream, &Coefficients::return_line,
+                                      &Coefficients::exchange};  // of kProtocols
+inline Coefficients::Line& Coefficients::of(Protocol protocol) {
+  return this->*kLines[static_cast<size_t>(protocol)];
+}
+inline const Coefficients::Line& Coefficients::of(Protocol protocol) const {
+  return this->*kLines[static_cast<size_t>(protocol)];
+}
 
 // Where the ranks are, as all of them know it.
 struct Surroundings {

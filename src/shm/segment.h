@@ -147,8 +147,8 @@ struct SegmentLayout {
   static constexpr size_t small_offset(size_t owner, uint64_t slot) {
     return owner % 2 * kSmallStagger / 2 + slot * kSmallDistance;
   }
-  static constexpr uint32_t kChunkSlots = 2;  // in turn: as many as chunks may be under way
-  static constexpr uint32_t kMostSwapBuffers = 8;
+  static constexpr uint32_t kChunkSlots = 2;     // in turn: as many as chunks may be under way
+  static constexpr uint32_t kSwapBuffers = 4;    // of each rank, for each peer: see swap_buffers.h
   static constexpr size_t kSmallestSwap = 1024;  // bytes
   static constexpr size_t kStreamChunkBytes = 64 << 10;
   static constexpr uint32_t kValues = 4;  // that survivors exchange: see comm/shrink.cpp
@@ -160,8 +160,7 @@ struct SegmentLayout {
 
   uint32_t ranks;
   size_t ring_bytes;   // one outgoing ring
-  uint32_t swap_each;  // swap buffers of each rank, for each peer: see swap_buffers.h
-  size_t swap_bytes;   // one of them; 0: there is no room for any
+  size_t swap_bytes;   // one swap buffer; 0: there is no room for any
   size_t block_bytes;  // one rank's part of a chunk
   size_t cursors;      // offsets
   size_t values;
@@ -210,7 +209,7 @@ class Segment {
   std::byte* ring(uint32_t peer) const { return base_ + layout_.rings + index(peer) * layout_.ring_bytes; }
   // The first one of those for messages with `peer`; the others are swap_distance() apart.
   std::byte* swap_buffers(uint32_t peer) const {
-    return base_ + layout_.swaps + index(peer) * layout_.swap_each * layout_.swap_distance();
+    return base_ + layout_.swaps + index(peer) * SegmentLayout::kSwapBuffers * layout_.swap_distance();
   }
   // The block slots for `peer`, one after another.
   std::byte* blocks(uint32_t peer) const {

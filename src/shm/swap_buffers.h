@@ -23,17 +23,16 @@ class SwapBuffers {
   // count from this rank's, so that both count alike.
   SwapBuffers(std::byte* own, std::byte* peers, bool own_first, const SegmentLayout& layout)
       : halves_{own_first ? own : peers, own_first ? peers : own},
-        each_(layout.swap_each),
         bytes_(layout.swap_bytes),
         distance_(layout.swap_distance()) {
-    for (uint32_t i = each_; i-- > 0;) push(own_first ? i : each_ + i);
+    for (uint32_t i = kEach; i-- > 0;) push(own_first ? i : kEach + i);
   }
 
   size_t bytes() const { return bytes_; }  // of each
   bool empty() const { return count_ == 0; }
-  uint32_t all() const { return 2 * each_; }
+  uint32_t all() const { return 2 * kEach; }
   std::byte* at(uint32_t index) const {
-    return index < each_ ? halves_[0] + index * distance_ : halves_[1] + (index - each_) * distance_;
+    return index < kEach ? halves_[0] + index * distance_ : halves_[1] + (index - kEach) * distance_;
   }
   // The one that this rank read last. There is one.
   uint32_t take() {
@@ -49,15 +48,15 @@ class SwapBuffers {
   }
 
  private:
+  static constexpr uint32_t kEach = SegmentLayout::kSwapBuffers;
   void push(uint32_t index) {
     stack_[count_++] = static_cast<uint8_t>(index);
     owned_ |= 1u << index;
   }
 
   std::array<std::byte*, 2> halves_;
-  uint32_t each_;
   size_t bytes_, distance_;
-  std::array<uint8_t, 2 * size_t{SegmentLayout::kMostSwapBuffers}> stack_{};
+  std::array<uint8_t, 2 * size_t{kEach}> stack_{};
   uint32_t count_ = 0;
   uint32_t owned_ = 0;  // bits
 };

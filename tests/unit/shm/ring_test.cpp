@@ -15,7 +15,7 @@ constexpr size_t kCapacity = 16 << 10;
 struct Memory {
   SegmentLayout layout{2};
   std::vector<std::byte> buffers = std::vector<std::byte>(2 * half());
-  size_t half() const { return layout.swap_each * layout.swap_distance(); }
+  size_t half() const { return SegmentLayout::kSwapBuffers * layout.swap_distance(); }
   SwapBuffers swaps(int rank) {
     std::byte* const own = buffers.data() + static_cast<size_t>(rank) * half();
     return {own, buffers.data() + static_cast<size_t>(1 - rank) * half(), rank == 0, layout};
@@ -204,7 +204,7 @@ TEST(SwapBuffers, AreForWhoReceives) {
     }
     return swapped;
   };
-  const uint32_t each = pair->memory.layout.swap_each;
+  const uint32_t each = SegmentLayout::kSwapBuffers;
   EXPECT_EQ(swapped_of_20(0), each);
   EXPECT_EQ(swapped_of_20(0), 0u);
   EXPECT_EQ(swapped_of_20(1), 2 * each);
@@ -262,7 +262,7 @@ TEST(SwapBuffers, RefusesInvalidRecords) {
     return (buffer + 1) << RingRecord::kBufferShift | bytes;
   };
   const SegmentLayout layout(2);
-  const uint64_t peers = 0, readers = layout.swap_each;
+  const uint64_t peers = 0, readers = SegmentLayout::kSwapBuffers;
   const size_t most = layout.swap_bytes;
   const auto drained = [](uint64_t length) {
     const auto ring = std::make_unique<Ring>();

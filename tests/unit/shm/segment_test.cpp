@@ -44,7 +44,7 @@ TEST(SegmentLayout, PartsDoNotOverlap) {
     for (uint32_t peer = 0; peer < ranks; ++peer) {
       if (peer == 1) continue;
       add(s.ring(peer), s.layout().ring_bytes);
-      add(s.swap_buffers(peer), s.layout().swap_each * s.layout().swap_distance());
+      add(s.swap_buffers(peer), SegmentLayout::kSwapBuffers * s.layout().swap_distance());
       add(s.blocks(peer), s.layout().blocks_bytes());
       count += 3;
     }

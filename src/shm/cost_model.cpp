@@ -75,6 +75,14 @@ std::string_view name_of(Protocol protocol) {
   return names[static_cast<size_t>(protocol)];
 }
 
+std::string only(Protocol protocol) {
+  std::string text;
+  for (const Protocol other : kProtocols)
+    if (other != protocol)
+      text += fmt::format("{0}{1}=1000000,{1}_kib=1000000", text.empty() ? "" : ",", name_of(other));
+  return text;
+}
+
 std::string Coefficients::text() const {
   std::string text;
   Coefficients copy = *this;

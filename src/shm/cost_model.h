@@ -67,6 +67,9 @@ constexpr uint32_t ranks_per_cpu(uint32_t ranks, size_t cpus) {
   return cpus == 0 ? kMost : static_cast<uint32_t>(std::min<size_t>((ranks + cpus - 1) / cpus, kMost));
 }
 
+// What to give CostModel so that `protocol` carries all that it can.
+std::string only(Protocol protocol);
+
 class CostModel {
  public:
   // What was measured: see cost_model.cpp. `given`: a list such as "flag=20,small=10.5", ns, for some of the

@@ -19,6 +19,8 @@ namespace floe {
 
 class SwapBuffers {
  public:
+  static constexpr uint32_t kEach = SegmentLayout::kSwapBuffers, kAll = 2 * kEach;
+
   // `own` and `peers`: where those begin that this rank has at first, and its peer. `own_first`: numbers
   // count from this rank's, so that both count alike.
   SwapBuffers(std::byte* own, std::byte* peers, bool own_first, const SegmentLayout& layout)
@@ -30,10 +32,7 @@ class SwapBuffers {
 
   size_t bytes() const { return bytes_; }  // of each
   bool empty() const { return count_ == 0; }
-  uint32_t all() const { return 2 * kEach; }
-  std::byte* at(uint32_t index) const {
-    return index < kEach ? halves_[0] + index * distance_ : halves_[1] + (index - kEach) * distance_;
-  }
+  std::byte* at(uint32_t index) const { return halves_[index / kEach] + index % kEach * distance_; }
   // The one that this rank read last. There is one.
   uint32_t take() {
     const uint32_t index = stack_[--count_];
@@ -42,13 +41,12 @@ class SwapBuffers {
   }
   // This rank has read what the peer wrote there. False: it was not the peer's to write.
   bool give(uint32_t index) {
-    if (index >= all() || (owned_ >> index & 1) != 0) return false;
+    if (index >= kAll || (owned_ >> index & 1) != 0) return false;
     push(index);
     return true;
   }
 
  private:
-  static constexpr uint32_t kEach = SegmentLayout::kSwapBuffers;
   void push(uint32_t index) {
     stack_[count_++] = static_cast<uint8_t>(index);
     owned_ |= 1u << index;
@@ -56,7 +54,7 @@ class SwapBuffers {
 
   std::array<std::byte*, 2> halves_;
   size_t bytes_, distance_;
-  std::array<uint8_t, 2 * size_t{kEach}> stack_{};
+  std::array<uint8_t, kAll> stack_{};
   uint32_t count_ = 0;
   uint32_t owned_ = 0;  // bits
 };

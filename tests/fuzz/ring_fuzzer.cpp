@@ -30,7 +30,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   RingCursors own{}, peers{};
   peers.trial.way = input.ConsumeIntegralInRange<uint32_t>(0, 4);
   static const SegmentLayout layout(2);
-  static std::vector<std::byte> buffers(2 * SegmentLayout::kSwapBuffers * layout.swap_distance());
+  static std::vector<std::byte> buffers(SwapBuffers::kAll * layout.swap_distance());
   SwapBuffers swaps(buffers.data(), buffers.data() + buffers.size() / 2, true, layout);
   RingReader reader(memory, kCapacity, own, peers, swaps);
   Sum sink;

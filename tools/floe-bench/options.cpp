@@ -111,8 +111,8 @@ void check_sizes_fit(const Options& options) {
 }
 
 void interpret(Words& words, bool ranks_given, Options& options) {
-  if (options.tune) {  // one that all protocols carry, and one that goes one way
-    if (words.ops.empty()) words.ops = {"all_reduce", "all_gather"};
+  if (options.tune) {  // together they take every protocol, whatever the number of ranks
+    if (words.ops.empty()) words.ops = {"all_reduce", "all_gather", "all_to_all"};
     words.types = {"float32"};
     words.in_place = !words.out_of_place;
     options.columns = Columns::kTimes;

@@ -34,15 +34,6 @@ std::optional<floe::Pattern> pattern_of(const Operation& op) {
   return std::nullopt;
 }
 
-// A cost model in which all other protocols are dearer than anything.
-std::string only(Protocol wanted) {
-  std::string text;
-  for (const Protocol protocol : kProtocols)
-    if (protocol != wanted)
-      text += fmt::format("{0}{1}=1000000,{1}_kib=1000000", text.empty() ? "" : ",", name_of(protocol));
-  return text;
-}
-
 // "small from 8 B, return_line from 2048 B; by floe's choice at most 1.05 times as long, at 1024 B": which
 // protocol's time was the shortest. `floe`: the times of its present choices, by bytes of a block.
 std::string fastest(const std::vector<Sample>& samples, const floe::Pattern& pattern,

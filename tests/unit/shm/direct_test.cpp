@@ -36,15 +36,6 @@ Poll run(DirectOperation& op) {
 // So that most results stay in the cache, and the largest ones don't.
 constexpr uint64_t kCacheBytes = 100'000;
 
-// A cost model by which that protocol carries all that it can.
-std::string only(Protocol wanted) {
-  std::string text;
-  for (const Protocol protocol : kProtocols)
-    if (protocol != wanted)
-      text += fmt::format("{0}{1}=1000000,{1}_kib=1000000", text.empty() ? "" : ",", name_of(protocol));
-  return text;
-}
-
 template <class F>
 void on_ranks(uint32_t ranks, F&& body, std::string_view cost_model = "") {
   const auto segments = make_segments(ranks);
@@ -193,6 +184,10 @@ TEST_P(DirectPatterns, MoveWhatTheyShould) {
     for (const uint64_t count : {0, 1, 200, 255, 256, 257, 5000, 16384, 16385, 600'000})
       for (uint32_t root = 0; root < ranks; ++root)
         ASSERT_NO_FATAL_FAILURE(check(path, collective.pattern, root, count, static_cast<int>(root)));
+    constexpr uint64_t kManyChunks = 1'100'000;
+    if (ranks == 2) {
+      ASSERT_NO_FATAL_FAILURE(check(path, collective.pattern, 0, kManyChunks, 9));
+    }
   });
 }
 

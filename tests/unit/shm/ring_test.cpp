@@ -15,7 +15,7 @@ constexpr size_t kCapacity = 16 << 10;
 struct Memory {
   SegmentLayout layout{2};
   std::vector<std::byte> buffers = std::vector<std::byte>(2 * half());
-  size_t half() const { return SegmentLayout::kSwapBuffers * layout.swap_distance(); }
+  size_t half() const { return SwapBuffers::kEach * layout.swap_distance(); }
   SwapBuffers swaps(int rank) {
     std::byte* const own = buffers.data() + static_cast<size_t>(rank) * half();
     return {own, buffers.data() + static_cast<size_t>(1 - rank) * half(), rank == 0, layout};
@@ -204,11 +204,10 @@ TEST(SwapBuffers, AreForWhoReceives) {
     }
     return swapped;
   };
-  const uint32_t each = SegmentLayout::kSwapBuffers;
-  EXPECT_EQ(swapped_of_20(0), each);
+  EXPECT_EQ(swapped_of_20(0), SwapBuffers::kEach);
   EXPECT_EQ(swapped_of_20(0), 0u);
-  EXPECT_EQ(swapped_of_20(1), 2 * each);
-  EXPECT_EQ(swapped_of_20(0), 2 * each);
+  EXPECT_EQ(swapped_of_20(1), SwapBuffers::kAll);
+  EXPECT_EQ(swapped_of_20(0), SwapBuffers::kAll);
 }
 
 TEST(SwapBuffers, CarryWhatFitsAndWasNotAnnounced) {
@@ -261,9 +260,8 @@ TEST(SwapBuffers, RefusesInvalidRecords) {
   const auto word = [](uint64_t buffer, uint64_t bytes) {
     return (buffer + 1) << RingRecord::kBufferShift | bytes;
   };
-  const SegmentLayout layout(2);
-  const uint64_t peers = 0, readers = SegmentLayout::kSwapBuffers;
-  const size_t most = layout.swap_bytes;
+  constexpr uint64_t kPeers = 0, kReaders = SwapBuffers::kEach;
+  const size_t most = SegmentLayout(2).swap_bytes;
   const auto drained = [](uint64_t length) {
     const auto ring = std::make_unique<Ring>();
     EXPECT_TRUE(ring->writer.try_write(numbered(1), {}));
@@ -271,11 +269,11 @@ TEST(SwapBuffers, RefusesInvalidRecords) {
     Collect sink;
     return ring->reader.drain(sink, 1);
   };
-  EXPECT_EQ(drained(word(peers, most)), 1);
-  EXPECT_EQ(drained(word(peers, most + 1)), -1);
-  EXPECT_EQ(drained(word(2 * readers, 8)), -1);
+  EXPECT_EQ(drained(word(kPeers, most)), 1);
+  EXPECT_EQ(drained(word(kPeers, most + 1)), -1);
+  EXPECT_EQ(drained(word(SwapBuffers::kAll, 8)), -1);
   EXPECT_EQ(drained(word(UINT32_MAX - 1, 8)), -1);
-  EXPECT_EQ(drained(word(readers, 8)), -1);
+  EXPECT_EQ(drained(word(kReaders, 8)), -1);
 }
 
 }  // namespace

@@ -4,6 +4,11 @@
 // else has a use for them. One wait for a chunk, and nobody acknowledges anything. See README.md.
 #pragma once
 
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
 #include "shm/keep_trial.h"
 #include "shm/local_ranks.h"
 #include "shm/movement.h"

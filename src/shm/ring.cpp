@@ -55,7 +55,7 @@ bool RingWriter::try_write(const PacketHeader& header, std::span<const std::byte
 }
 
 bool RingReader::take_swapped(PacketSink& sink, const PacketHeader& header, uint64_t buffer, size_t bytes) {
-  if (buffer >= swaps_->all() || bytes > swaps_->bytes()) return false;
+  if (buffer >= SwapBuffers::kAll || bytes > swaps_->bytes()) return false;
   const auto index = static_cast<uint32_t>(buffer);
   sink.on_packet(header, {swaps_->at(index), bytes});
   return swaps_->give(index);

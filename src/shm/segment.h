@@ -1,6 +1,7 @@
 // A rank's shared segment: an anonymous, sealed memfd that every rank of the communicator on this host
-// maps. Its owner writes its flags, slots, outbox and outgoing rings there; peers only read, with one
-// exception: the owner of a block returns the result into the slots it was read from (see return_line.h).
+// maps. Its owner writes its flags, slots, outbox and outgoing rings there; peers only read, but for what
+// goes back into memory that they have read: results (return_line.h), and what two ranks exchange
+// (pair_exchange.h, small_exchange.h, swap_buffers.h).
 #pragma once
 
 #include <array>

@@ -23,7 +23,6 @@ constexpr Coefficients kFar = {274'000,           2'300'000,         {163'000, 1
                                {451'000, 61'000}, {228'000, 52'000}, {244'000, 55'000}};
 
 constexpr uint64_t kNoLimit = std::numeric_limits<uint64_t>::max();
-constexpr uint64_t kBesideFlag = 64 - sizeof(uint64_t);  // in its line
 
 struct Name {
   std::string_view name;
@@ -137,10 +136,9 @@ bool one_way(const Pattern& pattern) { return pattern.publish != Pattern::Ranks:
 }  // namespace
 
 uint64_t Cost::most(Protocol protocol) const {
-  constexpr uint64_t kRoom = SegmentLayout::kSmallSlotBytes - sizeof(uint64_t);
   switch (protocol) {
     case Protocol::kSmall:
-      return (exchanges() ? SegmentLayout::kExchangeBytes : kRoom) /
+      return (exchanges() ? SegmentLayout::kExchangeBytes : SegmentLayout::kSmallDataBytes) /
              (pattern_.block_each ? std::max(where_.ranks, 2u) - 1 : 1);
     case Protocol::kStream: return has_pairs(pattern_, where_.ranks) ? 0 : kNoLimit;
     case Protocol::kExchange: return has_pairs(pattern_, where_.ranks) ? kNoLimit : 0;
@@ -192,7 +190,8 @@ int64_t Cost::kib(Protocol protocol) const {
 }
 
 uint64_t Cost::charged(Protocol protocol, uint64_t block_bytes) {
-  return protocol == Protocol::kSmall ? block_bytes - std::min(block_bytes, kBesideFlag) : block_bytes;
+  return protocol == Protocol::kSmall ? block_bytes - std::min(block_bytes, SegmentLayout::kBesideFlag)
+                                      : block_bytes;
 }
 
 double Cost::ns(Protocol protocol, uint64_t block_bytes) const {
@@ -205,7 +204,7 @@ namespace {
 // Times are straight lines over the size: the largest one, at most `most`, up to which `a` is not slower than
 // `b`. If `a` is the less steep one it is not slower from some size on: `most`, if that is below.
 uint64_t up_to(const Cost& cost, Protocol a, Protocol b, uint64_t most) {
-  const uint64_t free = kBesideFlag - Cost::charged(a, kBesideFlag);  // of a
+  const uint64_t free = SegmentLayout::kBesideFlag - Cost::charged(a, SegmentLayout::kBesideFlag);  // of a
   const int64_t ahead = cost.fixed(b) + cost.kib(b) * static_cast<int64_t>(free) / 1024 - cost.fixed(a);
   const int64_t steeper = cost.kib(a) - cost.kib(b);
   if (most == 0 || (ahead < 0 && steeper >= 0)) return 0;

@@ -136,6 +136,9 @@ struct SegmentLayout {
   explicit SegmentLayout(uint32_t ranks);
 
   static constexpr size_t kSmallSlotBytes = 4096;
+  // Data of a slot: what fits beside its flag in the first line, or else on the lines behind that.
+  static constexpr size_t kBesideFlag = 64 - sizeof(uint64_t);
+  static constexpr size_t kSmallDataBytes = kSmallSlotBytes - 64;
   // Used in turn: how far a rank may be ahead of another. Who only gives looks for room once in half of them,
   // and each look takes a line from a peer: with 8 slots broadcast of 8 B takes .049 us, with 32 .038 (mean,
   // Zen 5).

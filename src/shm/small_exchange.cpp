@@ -45,32 +45,28 @@ bool SmallExchange::State::find_room(const LocalRanks& ranks, uint32_t rank, int
 uint64_t SmallExchange::State::publish(const LocalRanks& ranks, const void* data, uint64_t bytes,
                                        uint32_t hash, Way way) {
   if (way == Way::kExchanged) {
-    std::memcpy(begin(ranks, way), data, bytes);
+    std::memcpy(begin(ranks, bytes, way), data, bytes);
     return end(ranks, bytes, hash, way);
   }
   seen[ranks.self()] = ++turn;
   const SmallSlot slot(ranks.own(), turn);
-  // The flag's line comes last, as peers keep taking it away to look at the flag.
-  constexpr uint64_t kBesideFlag = 64 - sizeof(uint64_t);
-  const auto* const from = static_cast<const std::byte*>(data);
-  if (bytes > kBesideFlag) std::memcpy(slot.data() + kBesideFlag, from + kBesideFlag, bytes - kBesideFlag);
-  copy(slot.data(), from, std::min(bytes, kBesideFlag));
+  copy(slot.data(bytes), static_cast<const std::byte*>(data), bytes);
   slot.publish(Flag::word(turn, hash));
   // Who is ahead of those who read has no time to spend on more than a few lines.
   if (way == Way::kAnswered || bytes <= SmallSlot::kFew) slot.pass_on(bytes);
   return turn;
 }
 
-std::byte* SmallExchange::State::begin(const LocalRanks& ranks, Way way) {
+std::byte* SmallExchange::State::begin(const LocalRanks& ranks, uint64_t bytes, Way way) {
   seen[ranks.self()] = ++turn;
   if (way == Way::kExchanged) ++exchanges;
-  return data(ranks, ranks.self(), turn, way);
+  return data(ranks, ranks.self(), turn, bytes, way);
 }
 
 uint64_t SmallExchange::State::end(const LocalRanks& ranks, uint64_t bytes, uint32_t hash, Way way) const {
   const SmallSlot slot(ranks.own(), turn);
   slot.publish(Flag::word(turn, hash));
-  if (way == Way::kExchanged) demote(data(ranks, ranks.self(), turn, way), bytes);
+  if (way == Way::kExchanged) demote(data(ranks, ranks.self(), turn, bytes, way), bytes);
   if (way != Way::kAhead) slot.pass_on(way == Way::kAnswered ? bytes : 0);
   return turn;
 }
@@ -96,8 +92,8 @@ bool SmallExchange::room() const {
 void SmallExchange::publish() {
   const uint32_t hash = what_.args().hash;
   if (what_.blocks_in_slot() > 1) {
-    what_.publish(copy_small, state_->begin(*ranks_, way()), 0, what_.block_bytes());
-    turn_ = state_->end(*ranks_, what_.blocks_in_slot() * what_.block_bytes(), hash, way());
+    what_.publish(copy_small, state_->begin(*ranks_, slot_bytes(), way()), 0, what_.block_bytes());
+    turn_ = state_->end(*ranks_, slot_bytes(), hash, way());
   } else {
     const uint32_t self = ranks_->self();
     const uint64_t bytes = what_.publishes(self) ? what_.block_bytes() : 0;
@@ -108,14 +104,15 @@ void SmallExchange::publish() {
 void SmallExchange::combine() {
   const uint32_t self = ranks_->self(), n = ranks_->size();
   const uint64_t bytes = what_.block_bytes();
-  const auto data = [&](uint32_t rank) { return state_->data(*ranks_, rank, turn_, way()); };
+  const auto data = [&](uint32_t rank) { return state_->data(*ranks_, rank, turn_, slot_bytes(), way()); };
   if (what_.args().pattern.reduces) {
     if (what_.reads(self)) what_.reduce_all(data, 0, bytes);
     return;
   }
+  Movement::Copy& copy = way() == Way::kExchanged ? copy_small : copy_from_slot;
   what_.keep_own(0, bytes);
   for (uint32_t rank = 0; rank < n; ++rank)
-    if (what_.reads_from(rank)) what_.keep(rank, data(rank), 0, bytes);
+    if (what_.reads_from(rank)) what_.keep(rank, data(rank), 0, bytes, copy);
 }
 
 Poll SmallExchange::poll() {

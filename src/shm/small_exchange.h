@@ -17,20 +17,25 @@
 
 namespace floe {
 
-// A rank's slot of a turn: its flag, and behind it its data.
+// A rank's slot of a turn: its flag, and its data beside it if there is room in the flag's line. More begins
+// on the next line, so that who reads it in whole lines crosses none: a load of two lines that come from
+// another core takes as long as two (of what has been fetched ahead, too).
 class SmallSlot {
  public:
   SmallSlot(const Segment& segment, uint64_t turn) : slot_(segment.small_slot(turn)) {}
 
-  std::byte* data() const { return slot_ + sizeof(uint64_t); }
+  // Where `bytes` of data begin.
+  static constexpr uint64_t begin(uint64_t bytes) {
+    return bytes <= SegmentLayout::kBesideFlag ? sizeof(uint64_t) : kLine;
+  }
+  std::byte* data(uint64_t bytes) const { return slot_ + begin(bytes); }
   // May be that of a later turn. Acquire: pairs with the release in publish().
   uint64_t flag() const { return word().load(std::memory_order_acquire); }
   // Looks up to `looks` times for that flag. With it `bytes` of data are fetched if they are few: what has
   // come with the flag need not cross after it. More of them, or looks without a pause, take away lines that
   // their owner is about to write.
   bool wait(uint64_t wanted, uint64_t bytes, int looks) const {
-    constexpr uint64_t kLine = 64;
-    const uint64_t end = bytes <= kFew ? sizeof(uint64_t) + bytes : 0;
+    const uint64_t end = bytes <= kFew ? begin(bytes) + bytes : 0;
     for (int look = 0;; ++look) {
       for (uint64_t at = kLine; at < end; at += kLine) __builtin_prefetch(slot_ + at);
       if (flag() == wanted) return true;
@@ -40,10 +45,11 @@ class SmallSlot {
   }
   // Release: pairs with the acquire in flag(). The data before it is visible to whoever reads this turn.
   void publish(uint64_t flag) const { word().store(flag, std::memory_order_release); }
-  // Once it and that many bytes behind it have been published, or read: the next one to touch them is another
+  // Once it and that many bytes of data have been published, or read: the next one to touch them is another
   // rank.
-  void pass_on(uint64_t bytes) const { demote(slot_, sizeof(uint64_t) + bytes); }
+  void pass_on(uint64_t bytes) const { demote(slot_, begin(bytes) + bytes); }
 
+  static constexpr uint64_t kLine = 64;
   static constexpr uint64_t kFew = 256;
 
  private:
@@ -65,6 +71,16 @@ inline void copy_small(std::byte* to, const std::byte* from, uint64_t bytes) {
   if (bytes - 32 <= 32) return ends(std::array<std::byte, 32>());
   if (bytes - 4 <= 4) return ends(std::array<std::byte, 4>());
   if (bytes != 0) std::memmove(to, from, bytes);
+}
+
+// Of what lies in a peer's slot. Some lines one after the other: where they come from another core,
+// memmove(), which loads all of 256 B before it stores any, takes twice as long.
+inline void copy_from_slot(std::byte* to, const std::byte* from, uint64_t bytes) {
+  constexpr uint64_t kLine = SmallSlot::kLine, kMost = 1024;
+  if (bytes <= kLine || bytes > kMost) return copy_small(to, from, bytes);
+  const auto line = [&](uint64_t at) { copy_small(to + at, from + at, kLine); };
+  for (uint64_t at = 0; at + kLine < bytes; at += kLine) line(at);
+  line(bytes - kLine);
 }
 
 class SmallExchange {
@@ -93,12 +109,12 @@ class SmallExchange {
     // Takes a turn, for which there is room, with the same data for all. Returns its number.
     uint64_t publish(const LocalRanks& ranks, const void* data, uint64_t bytes, uint32_t hash, Way way);
     // The same for data that the caller copies to where begin() says.
-    std::byte* begin(const LocalRanks& ranks, Way way);
+    std::byte* begin(const LocalRanks& ranks, uint64_t bytes, Way way);
     uint64_t end(const LocalRanks& ranks, uint64_t bytes, uint32_t hash, Way way) const;
-    // What `rank` has published in that turn, the last one that this rank has taken.
-    std::byte* data(const LocalRanks& ranks, uint32_t rank, uint64_t turn, Way way) const {
+    // The `bytes` that `rank` has published in that turn, the last one that this rank has taken.
+    std::byte* data(const LocalRanks& ranks, uint32_t rank, uint64_t turn, uint64_t bytes, Way way) const {
       if (way == Way::kExchanged) return ranks[(rank + exchanges) % 2].exchange();
-      return SmallSlot(ranks[rank], turn).data();
+      return SmallSlot(ranks[rank], turn).data(bytes);
     }
     uint64_t turn = 0;           // operations started
     uint64_t exchanges = 0;      // of them, those whose data was exchanged
@@ -113,9 +129,9 @@ class SmallExchange {
 
  private:
   uint64_t flag(uint32_t peer, uint64_t turn) const { return SmallSlot((*ranks_)[peer], turn).flag(); }
+  uint64_t slot_bytes() const { return what_.blocks_in_slot() * what_.block_bytes(); }
   Way way() const {
-    return way(what_.args().pattern, what_.blocks_in_slot() * what_.block_bytes(), ranks_->size(),
-               what_.reads(ranks_->self()));
+    return way(what_.args().pattern, slot_bytes(), ranks_->size(), what_.reads(ranks_->self()));
   }
   bool find_room(uint32_t peer) const;
   bool room() const;

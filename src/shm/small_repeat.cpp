@@ -21,7 +21,8 @@ SmallRepeat::SmallRepeat(const LocalRanks& ranks, SmallExchange::State& state, c
   if (!what.reads(self)) end_ = begin_;
   keeps_own_ = !shape.pattern.reduces && what.keeps_own();
   fetches_ahead_ = !publishes_;
-  way_ = SmallExchange::way(shape.pattern, what.blocks_in_slot() * block_, n, begin_ != end_);
+  slot_bytes_ = what.blocks_in_slot() * block_;
+  way_ = SmallExchange::way(shape.pattern, slot_bytes_, n, begin_ != end_);
   if (shape.pattern.reduces && what.reads(self)) reduction_.emplace(shape.count, shape.type, shape.op, n);
 }
 
@@ -29,24 +30,24 @@ uint64_t SmallRepeat::publish(const void* send, uint32_t hash) const {
   const auto* const from = static_cast<const std::byte*>(send);
   if (one_block_) return state_->publish(*ranks_, from + sent_offset_, publishes_ ? block_ : 0, hash, way_);
   const uint32_t self = ranks_->self(), n = ranks_->size();
-  std::byte* const slot = state_->begin(*ranks_, way_);
+  std::byte* const slot = state_->begin(*ranks_, slot_bytes_, way_);
   for (uint32_t reader = 0; reader < n; ++reader)
     if (reader != self)
       copy_small(slot + Movement::place(shape_.pattern, self, reader) * block_, from + reader * block_,
                  block_);
-  return state_->end(*ranks_, (n - 1) * block_, hash, way_);
+  return state_->end(*ranks_, slot_bytes_, hash, way_);
 }
 
 // A rank that only reads is often behind those that only give: what they have published, or will, comes while
 // this turn ends. Where both publish it would take away lines that the peer is about to write.
 inline void SmallRepeat::fetch_ahead(uint32_t rank, uint64_t turn) const {
-  constexpr uint64_t kLine = 64, kMostLines = 5;
+  constexpr uint64_t kLine = SmallSlot::kLine, kMostLines = 5;
   constexpr uint64_t kAhead = 2;
   const std::byte* const slot = (*ranks_)[rank].small_slot(turn + kAhead);
-  const uint64_t begin = slot_offset(rank) / kLine;
-  const uint64_t end = begin + std::min(kMostLines, (sizeof(uint64_t) + block_ + kLine - 1) / kLine);
-  if (begin != 0) __builtin_prefetch(slot);
-  for (uint64_t line = begin; line < end; ++line) __builtin_prefetch(slot + line * kLine);
+  const uint64_t begin = SmallSlot::begin(slot_bytes_) + slot_offset(rank);
+  const uint64_t end = begin + std::min(kMostLines * kLine, block_);
+  __builtin_prefetch(slot);
+  for (uint64_t at = std::max(kLine, begin); at < end; at += kLine) __builtin_prefetch(slot + at);
 }
 
 bool SmallRepeat::operator()(const void* send, void* recv, uint32_t hash, int looks) const {
@@ -65,9 +66,13 @@ bool SmallRepeat::operator()(const void* send, void* recv, uint32_t hash, int lo
     if (!slot.wait(wanted, offset == 0 ? block_ : 0, looks)) return false;
     state_->seen[rank] = turn;
     if (fetches_ahead_) fetch_ahead(rank, turn);
-    const std::byte* const data = state_->data(*ranks_, rank, turn, way_) + offset;
+    const std::byte* const data = state_->data(*ranks_, rank, turn, slot_bytes_, way_) + offset;
     sources[rank] = data;
-    if (!reduction_) copy_small(to + rank * recv_stride_, data, block_);
+    if (reduction_) continue;
+    if (way_ == SmallExchange::Way::kExchanged)
+      copy_small(to + rank * recv_stride_, data, block_);
+    else
+      copy_from_slot(to + rank * recv_stride_, data, block_);
   }
   if (reduction_) (*reduction_)(recv, sources.data());
   return true;

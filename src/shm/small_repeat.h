@@ -39,6 +39,7 @@ class SmallRepeat {
   SmallExchange::State* state_;
   DirectArgs shape_;
   uint64_t block_;        // bytes
+  uint64_t slot_bytes_;   // of all blocks in a slot
   uint64_t own_offset_;   // this rank's block in its own send buffer
   uint64_t sent_offset_;  // that of the only other rank
   uint64_t recv_stride_;  // from one source's block to the next in the receive buffer

@@ -82,8 +82,7 @@ TEST_P(EveryPattern, FitsIntoASmallSlot) {
     const uint64_t most = small_most(choices[GetParam().pattern]);
     const uint64_t blocks = GetParam().pattern.block_each ? ranks - 1 : 1;
     const bool exchanged = ranks == 2 && GetParam().pattern.exchanges();
-    const uint64_t room =
-        exchanged ? SegmentLayout::kExchangeBytes : SegmentLayout::kSmallSlotBytes - sizeof(uint64_t);
+    const uint64_t room = exchanged ? SegmentLayout::kExchangeBytes : SegmentLayout::kSmallDataBytes;
     EXPECT_LE(most * blocks, room);
     EXPECT_GT((most + 1) * blocks, room) << "room is left";
   }
@@ -98,7 +97,8 @@ TEST(CostModel, TakesTheSmallProtocolWhereItPaysThoughItStartsLate) {
   const auto limits = [&](const char* text) {
     return choose(Cost(model_of(text).at(where), where, pattern::kAllGather));
   };
-  EXPECT_EQ(small_most(limits("small=1,small_kib=10,stream=0,stream_kib=20")), 4088u);
+  EXPECT_EQ(small_most(limits("small=1,small_kib=10,stream=0,stream_kib=20")),
+            SegmentLayout::kSmallDataBytes);
   EXPECT_EQ(small_most(limits("small=1000,small_kib=10,stream=0,stream_kib=20")), 0u);
 }
 

@@ -154,8 +154,7 @@ struct SegmentLayout {
   static constexpr uint32_t kChunkSlots = 2;     // in turn: as many as chunks may be under way
   static constexpr uint32_t kSwapBuffers = 4;    // of each rank, for each peer: see swap_buffers.h
   static constexpr size_t kSmallestSwap = 1024;  // bytes
-  static constexpr size_t kStreamChunkBytes = 64 << 10;
-  static constexpr uint32_t kValues = 4;  // that survivors exchange: see comm/shrink.cpp
+  static constexpr uint32_t kValues = 4;         // that survivors exchange: see comm/shrink.cpp
   static constexpr size_t kValueBytes = 8 + 4096;
 
   // Like small slots they begin at different places of a page.

@@ -13,9 +13,13 @@ constexpr uint64_t kLine = 128;  // two of 64 bytes, as they are prefetched
 
 uint64_t round_up(uint64_t value, uint64_t unit) { return (value + unit - 1) / unit * unit; }
 
-// Bytes of each block in a chunk: a multiple of every element's size, unless all of the block fits.
+// Bytes of each block in a chunk: a multiple of every element's size, unless all of the block fits. Four
+// chunks or more of 64 KiB, so that readers begin early, and from there up to 128: of 1 MiB and more 128 KiB
+// take 3 % (near) to 10 % less than 64.
 uint64_t choose_piece(const Movement& what) {
-  const uint64_t most = SegmentLayout::kStreamChunkBytes / what.blocks_in_slot() / kLine * kLine;
+  constexpr uint64_t kLeast = 64 << 10, kMost = 128 << 10;
+  const uint64_t blocks = what.blocks_in_slot();
+  const uint64_t most = std::clamp(what.block_bytes() * blocks / 4, kLeast, kMost) / blocks / kLine * kLine;
   return std::min(what.block_bytes(), std::max(most, kLine));
 }
 

@@ -65,6 +65,7 @@ class CopyOut {
 
   // What is copied is visible to whoever sees a store with release order that follows.
   void operator()(std::byte* to, const std::byte* from, uint64_t bytes);
+  bool non_temporal() const { return non_temporal_; }  // the way in use
 
  private:
   enum class Phase : uint8_t { kTimeUsual, kChange, kTimeOther, kUse };

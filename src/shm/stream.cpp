@@ -63,13 +63,25 @@ std::byte* Stream::slot(uint32_t rank, uint64_t chunk) const {
   return (*ranks_)[rank].outbox(layout_.at(chunk));
 }
 
+// How many chunks a rank may be ahead of those who read them. Two ranks with a shared cache: few, or ordinary
+// stores soon overwrite what has just been read, and lies in the reader's second-level cache. Non-temporal
+// stores don't mind, and ranks that share a CPU go on until they must give it away.
+uint64_t Stream::most_ahead() const {
+  constexpr uint64_t kBytes = 192 << 10, kSmallest = 32 << 10, kLargest = 64 << 10;
+  const uint64_t chunk = layout_.chunk_bytes();
+  if (ranks_->size() != 2 || state_->copy_out.non_temporal() || chunk < kSmallest || chunk > kLargest)
+    return SegmentHeader::kStreamFlags;
+  return kBytes / chunk;
+}
+
 // State::freed for the chunk that is put next: chunks whose place, or flag, it takes.
 void Stream::make_room() const {
   const uint64_t number = first_ + put_, capacity = ranks_->own().layout().outbox_bytes;
   const uint64_t end = layout_.at(put_) + part(put_) * what_.blocks_in_slot();
+  const uint64_t most = most_ahead();
   uint64_t& freed = state_->freed;
-  while (freed < number && (number - freed >= SegmentHeader::kStreamFlags ||
-                            state_->begins[freed % SegmentHeader::kStreamFlags] + capacity < end))
+  while (freed < number &&
+         (number - freed >= most || state_->begins[freed % SegmentHeader::kStreamFlags] + capacity < end))
     ++freed;
 }
 

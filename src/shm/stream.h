@@ -31,6 +31,7 @@ class StreamLayout {
         capacity_(capacity),
         first_lap_((capacity - begin % capacity) / bytes) {}
   uint64_t at(uint64_t chunk) const;
+  uint64_t chunk_bytes() const { return bytes_; }
   // Where what follows `chunks` of them, at least one, may begin.
   uint64_t end(uint64_t chunks) const { return at(chunks - 1) + bytes_; }
 
@@ -66,6 +67,7 @@ class Stream {
 
   // Bytes of each block in a chunk.
   uint64_t part(uint64_t chunk) const { return std::min(piece_, what_.block_bytes() - chunk * piece_); }
+  uint64_t most_ahead() const;
   void make_room() const;
   bool has_room(uint32_t peer) const;
   bool room() const;

@@ -30,13 +30,13 @@ class SmallSlot {
   std::byte* data(uint64_t bytes) const { return slot_ + begin(bytes); }
   // May be that of a later turn. Acquire: pairs with the release in publish().
   uint64_t flag() const { return word().load(std::memory_order_acquire); }
-  // Looks up to `looks` times for that flag. With it `bytes` of data are fetched if they are few: what has
-  // come with the flag need not cross after it. More of them, or looks without a pause, take away lines that
-  // their owner is about to write.
-  bool wait(uint64_t wanted, uint64_t bytes, int looks) const {
-    const uint64_t end = bytes <= kFew ? begin(bytes) + bytes : 0;
+  // Looks up to `looks` times for that flag. With it the lines up to `end` are fetched if they are few: what
+  // has come with the flag need not cross after it. More of them, or looks without a pause, take away lines
+  // that their owner is about to write.
+  bool wait(uint64_t wanted, uint64_t end, int looks) const {
+    const uint64_t fetched = end <= kLine + kFew ? end : 0;
     for (int look = 0;; ++look) {
-      for (uint64_t at = kLine; at < end; at += kLine) __builtin_prefetch(slot_ + at);
+      for (uint64_t at = kLine; at < fetched; at += kLine) __builtin_prefetch(slot_ + at);
       if (flag() == wanted) return true;
       if (look == looks) return false;
       pause_cpu();
@@ -72,9 +72,9 @@ inline void copy_small(std::byte* to, const std::byte* from, uint64_t bytes) {
   if (bytes != 0) std::memmove(to, from, bytes);
 }
 
-// Of what lies in a peer's slot. Some lines one after the other: where they come from another core,
+// Of what a peer has published. Some lines one after the other: where they come from another core,
 // memmove(), which loads all of 256 B before it stores any, takes twice as long.
-inline void copy_from_slot(std::byte* to, const std::byte* from, uint64_t bytes) {
+inline void copy_from_peer(std::byte* to, const std::byte* from, uint64_t bytes) {
   constexpr uint64_t kLine = SmallSlot::kLine, kMost = 1024;
   if (bytes <= kLine || bytes > kMost) return copy_small(to, from, bytes);
   const auto line = [&](uint64_t at) { copy_small(to + at, from + at, kLine); };

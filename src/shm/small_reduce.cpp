@@ -23,7 +23,7 @@ bool SmallReduce::operator()(const void* send, void* recv, uint32_t hash, int lo
   for (uint32_t rank = 0; rank < n; ++rank) {
     const SmallSlot slot((*ranks_)[rank], turn);
     sources[rank] = rank == self ? send : state_->data(*ranks_, rank, turn, bytes_, way_);
-    if (!slot.wait(wanted, bytes_, looks)) return false;
+    if (!slot.wait(wanted, SmallSlot::begin(bytes_) + bytes_, looks)) return false;
     state_->seen[rank] = turn;
   }
   reduction_(recv, sources.data());

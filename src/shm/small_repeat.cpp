@@ -63,16 +63,12 @@ bool SmallRepeat::operator()(const void* send, void* recv, uint32_t hash, int lo
     if (rank == self) continue;
     const SmallSlot slot((*ranks_)[rank], turn);
     const uint64_t offset = slot_offset(rank);
-    if (!slot.wait(wanted, offset == 0 ? block_ : 0, looks)) return false;
+    if (!slot.wait(wanted, offset == 0 ? SmallSlot::begin(slot_bytes_) + block_ : 0, looks)) return false;
     state_->seen[rank] = turn;
     if (fetches_ahead_) fetch_ahead(rank, turn);
     const std::byte* const data = state_->data(*ranks_, rank, turn, slot_bytes_, way_) + offset;
     sources[rank] = data;
-    if (reduction_) continue;
-    if (way_ == SmallExchange::Way::kExchanged)
-      copy_small(to + rank * recv_stride_, data, block_);
-    else
-      copy_from_slot(to + rank * recv_stride_, data, block_);
+    if (!reduction_) copy_from_peer(to + rank * recv_stride_, data, block_);
   }
   if (reduction_) (*reduction_)(recv, sources.data());
   return true;

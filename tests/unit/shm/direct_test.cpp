@@ -302,6 +302,33 @@ TEST(Direct, WaitsForRoomOfTheRankThatIsBehind) {
   }
 }
 
+// Of two ranks, who gives is not far ahead of who takes: it would overwrite what has just been read.
+TEST(Direct, TwoRanksStayCloseInAStream) {
+  constexpr uint64_t kChunk = (64 << 10) / sizeof(int32_t);
+  for (const uint64_t chunks : {3, 4}) {
+    const auto segments = make_segments(2);
+    const Choices choices(*CostModel::create(only(Protocol::kStream)), {2});
+    DirectPath root(segments, 0, choices), reader(segments, 1, choices);
+    std::vector<int32_t> data(chunks * kChunk, 7), received(data.size());
+    const auto broadcast = [&](DirectPath& path, std::vector<int32_t>& buffer) {
+      return path.make(
+          {pattern::kBroadcast, buffer.data(), buffer.data(), buffer.size(), FLOE_INT32, 0, 0, 5});
+    };
+    auto given = broadcast(root, data);
+    Poll poll = Poll::kMoved;
+    for (int i = 0; i < 100 && poll != Poll::kDone; ++i) poll = given.poll();
+    EXPECT_EQ(poll == Poll::kDone, chunks == 3);
+    auto taken = broadcast(reader, received);
+    bool done = false;
+    for (int i = 0; i < 100 && !done; ++i) {
+      if (poll != Poll::kDone) poll = given.poll();
+      done = taken.poll() == Poll::kDone;
+    }
+    EXPECT_TRUE(done);
+    EXPECT_EQ(received, data);
+  }
+}
+
 TEST(Direct, WaitsForNamesTheRankThatIsMissing) {
   const auto segments = make_segments(3);
   const Choices choices(3);

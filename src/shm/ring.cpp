@@ -65,8 +65,7 @@ int RingReader::drain(PacketSink& sink, int limit) {
   // Acquire: pairs with the release in RingWriter::try_write.
   const uint64_t head = peers_->head.load(std::memory_order_acquire);
   // The lines of a small record cross with the cursor, not after it.
-  __builtin_prefetch(data_ + at_);
-  __builtin_prefetch(data_ + at_ + RingRecord::kAlign);
+  for (size_t line = 0; line < expected_; line += RingRecord::kAlign) __builtin_prefetch(data_ + at_ + line);
   if (head == read_) return 0;
   prefetch_record(data_ + at_, head - read_);
   int packets = 0;
@@ -99,6 +98,7 @@ int RingReader::drain(PacketSink& sink, int limit) {
     }
     read_ += bytes;
     at_ = next;
+    expected_ = bytes <= kMostExpected ? bytes : kLeastExpected;
     ++packets;
   }
   // Release: pairs with the acquire in RingWriter::try_write; all reads above are done.

@@ -82,6 +82,11 @@ class RingReader {
   int drain(PacketSink& sink, int limit);
 
  private:
+  // The next record is probably as long as the last. The lines of a long one would be taken from a writer
+  // that is not done with them.
+  static constexpr size_t kLeastExpected = 2 * RingRecord::kAlign;
+  static constexpr size_t kMostExpected = 6 * RingRecord::kAlign;
+
   // False: no peer of ours writes such a record.
   bool take_swapped(PacketSink& sink, const PacketHeader& header, uint64_t buffer, size_t bytes);
 
@@ -91,7 +96,8 @@ class RingReader {
   RingCursors* own_;
   const RingCursors* peers_;
   uint64_t read_ = 0;
-  size_t at_ = 0;  // the place of that
+  size_t at_ = 0;                     // the place of that
+  size_t expected_ = kLeastExpected;  // bytes of the next record that are worth fetching before it is there
 };
 
 }  // namespace floe

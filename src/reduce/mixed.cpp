@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <cassert>
-#include <cstring>
 
+#include "base/copy.h"
 #include "reduce/reduce.h"
 
 namespace floe {
@@ -68,7 +68,7 @@ void reduce_mixed(void* dst, bool narrow_dst, std::span<const Source> srcs, uint
     if (narrow_dst)
       narrow(to + begin * sizeof(uint16_t), tile.sum(), now);
     else
-      std::memcpy(to + begin * sizeof(float), tile.sum(), now * sizeof(float));
+      copy_bytes(to + begin * sizeof(float), tile.sum(), now * sizeof(float));
   }
 }
 

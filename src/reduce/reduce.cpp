@@ -7,11 +7,11 @@
 #include <bit>
 #include <cassert>
 #include <cctype>
-#include <cstring>
 #include <deque>
 #include <optional>
 #include <vector>
 
+#include "base/copy.h"
 #include "base/types.h"
 #include "reduce/float_environment.h"
 #include "reduce/kernels.h"
@@ -101,7 +101,7 @@ Dispatch& dispatch() {
 }
 
 void copy(void* to, const void* from, size_t bytes) {
-  if (to != from) std::memcpy(to, from, bytes);
+  if (to != from) copy_bytes(to, from, bytes);
 }
 
 Kernel choose(const KernelSet& set, size_t sources, size_t destinations) {

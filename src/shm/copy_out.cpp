@@ -9,6 +9,7 @@
 #include <emmintrin.h>
 #endif
 
+#include "base/copy.h"
 #include "base/ticks.h"
 
 namespace floe {
@@ -27,21 +28,18 @@ void copy_non_temporal(std::byte* to, const std::byte* from, uint64_t bytes) {
 }
 #else
 // Nothing has been measured on other machines.
-void copy_non_temporal(std::byte* to, const std::byte* from, uint64_t bytes) { std::memcpy(to, from, bytes); }
+void copy_non_temporal(std::byte* to, const std::byte* from, uint64_t bytes) { copy_bytes(to, from, bytes); }
 #endif
 
 void CopyOut::copy(bool non_temporal, std::byte* to, const std::byte* from, uint64_t bytes) {
   if (non_temporal)
     copy_non_temporal(to, from, bytes);
   else
-    std::memcpy(to, from, bytes);
+    copy_bytes(to, from, bytes);
 }
 
 void CopyOut::operator()(std::byte* to, const std::byte* from, uint64_t bytes) {
-  if (bytes < kSmallest) {
-    if (bytes != 0) std::memcpy(to, from, bytes);
-    return;
-  }
+  if (bytes < kSmallest) return copy_bytes(to, from, bytes);
   const bool other = phase_ == Phase::kChange || phase_ == Phase::kTimeOther;
   const bool timed = phase_ == Phase::kTimeUsual || phase_ == Phase::kTimeOther;
   const uint64_t begin = timed ? ticks() : 0;

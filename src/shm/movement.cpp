@@ -1,12 +1,10 @@
 #include "shm/movement.h"
 
-#include <cstring>
+#include "base/copy.h"
 
 namespace floe {
 
-void Movement::ordinary(std::byte* to, const std::byte* from, uint64_t bytes) {
-  std::memcpy(to, from, bytes);
-}
+void Movement::ordinary(std::byte* to, const std::byte* from, uint64_t bytes) { copy_bytes(to, from, bytes); }
 
 void Movement::keep(uint32_t source, const std::byte* slot, uint64_t begin, uint64_t bytes,
                     Copy& copy) const {

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cstring>
 
+#include "base/copy.h"
 #include "base/demote.h"
 
 namespace floe {
@@ -27,7 +27,7 @@ void PairExchange::put() {
   const uint32_t self = ranks_->self();
   const uint64_t chunk = put_, bytes = part(chunk);
   for (uint32_t reader = 0; reader < ranks_->size(); ++reader)
-    if (reader != self) std::memcpy(slot(chunk, self, reader), what_.sent(reader) + chunk * piece_, bytes);
+    if (reader != self) copy_bytes(slot(chunk, self, reader), what_.sent(reader) + chunk * piece_, bytes);
   ++put_;
   // Release: pairs with the acquire in arrival(). The slots are this rank's: it has read them in the exchange
   // before, and their writers read others since.

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cstring>
 
+#include "base/copy.h"
 #include "base/demote.h"
 #include "base/types.h"
 #include "reduce/reduce.h"
@@ -44,7 +44,7 @@ void ReturnLine::put() {
   for (uint32_t owner = 0; owner < ranks_->size(); ++owner) {
     if (owner == self) continue;
     const Part p = part(chunk, owner);
-    std::memcpy(slot(chunk, self, owner), what_.sent(owner) + p.begin, p.bytes);
+    copy_bytes(slot(chunk, self, owner), what_.sent(owner) + p.begin, p.bytes);
   }
   ++put_;
   // Release: pairs with the acquire in all_passed(). The slots are free: this rank has read back the chunk
@@ -82,7 +82,7 @@ void ReturnLine::get() {
   for (uint32_t owner = 0; owner < ranks_->size() && what_.reads(self); ++owner) {
     if (owner == self) continue;
     const Part p = part(got_, owner);
-    std::memcpy(what_.kept(owner) + p.begin, slot(got_, self, owner), p.bytes);
+    copy_bytes(what_.kept(owner) + p.begin, slot(got_, self, owner), p.bytes);
   }
   ++got_;
 }

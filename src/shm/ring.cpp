@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/copy.h"
 #include "base/demote.h"
 
 namespace floe {
@@ -38,7 +39,7 @@ bool RingWriter::try_write(const PacketHeader& header, std::span<const std::byte
   if (swaps) {
     const uint32_t buffer = swaps_->take();
     record->payload_bytes = uint64_t{buffer + 1} << RingRecord::kBufferShift | payload.size();
-    std::memcpy(swaps_->at(buffer), payload.data(), payload.size());
+    copy_bytes(swaps_->at(buffer), payload.data(), payload.size());
   } else {
     record->payload_bytes = payload.size();
     copy_out_(place + payload_offset(payload.size()), payload.data(), payload.size());

@@ -4,6 +4,8 @@
 #include <array>
 #include <cstring>
 
+#include "base/copy.h"
+
 namespace floe {
 namespace {
 
@@ -11,7 +13,7 @@ namespace {
 // in a row of small moves, which all_reduce of 64 B shows.
 void copy(std::byte* to, const std::byte* from, uint64_t bytes) {
   if (bytes > 2 * sizeof(uint64_t) || bytes < sizeof(uint64_t)) {
-    if (bytes != 0) std::memcpy(to, from, bytes);
+    copy_bytes(to, from, bytes);
     return;
   }
   std::array<uint64_t, 2> words;
@@ -45,7 +47,7 @@ bool SmallExchange::State::find_room(const LocalRanks& ranks, uint32_t rank, int
 uint64_t SmallExchange::State::publish(const LocalRanks& ranks, const void* data, uint64_t bytes,
                                        uint32_t hash, Way way) {
   if (way == Way::kExchanged) {
-    std::memcpy(begin(ranks, bytes, way), data, bytes);
+    copy_bytes(begin(ranks, bytes, way), data, bytes);
     return end(ranks, bytes, hash, way);
   }
   seen[ranks.self()] = ++turn;

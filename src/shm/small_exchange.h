@@ -10,6 +10,7 @@
 #include <cstring>
 #include <vector>
 
+#include "base/copy.h"
 #include "base/demote.h"
 #include "base/pause.h"
 #include "shm/local_ranks.h"
@@ -69,7 +70,7 @@ inline void copy_small(std::byte* to, const std::byte* from, uint64_t bytes) {
   if (bytes - 16 <= 16) return ends(std::array<std::byte, 16>());
   if (bytes - 32 <= 32) return ends(std::array<std::byte, 32>());
   if (bytes - 4 <= 4) return ends(std::array<std::byte, 4>());
-  if (bytes != 0) std::memmove(to, from, bytes);
+  if (to != from) copy_bytes(to, from, bytes);
 }
 
 // Of what a peer has published. Some lines one after the other: where they come from another core,

@@ -57,7 +57,7 @@ fs::path program_folder() {
 
 bool is_gloo(const Peer& peer) { return peer.name == "gloo" || peer.name == kGlooOnFloe; }
 
-Status check_installed(const Peer& peer, const PeerPlaces& places) {
+Status check_usable(const Peer& peer, const PeerPlaces& places) {
   if (is_gloo(peer)) {
     if (peer.name == kGlooOnFloe) FLOE_TRY(find_beside(kShim).status());
     if (has_module(choose_python(places), "torch")) return {};
@@ -66,6 +66,10 @@ Status check_installed(const Peer& peer, const PeerPlaces& places) {
                  "has it, or run tools/dev setup",
                  choose_python(places));
   }
+#if defined(__x86_64__)
+  if (peer.name == "vllm" && !__builtin_cpu_supports("avx512f"))
+    return error(FLOE_ERR_UNSUPPORTED, "vllm's all_reduce needs AVX-512, which this CPU does not have");
+#endif
   std::error_code none;  // the version is written when all else is there
   if (fs::exists(peer_path(places, fmt::format("{}/version", peer.name)), none)) return {};
   return error(FLOE_ERR_ENVIRONMENT, "{} is not installed in {}: run tools/dev peers {}", peer.name,
@@ -232,7 +236,7 @@ Result<std::vector<std::string>> choose_peers(const std::vector<std::string>& na
   std::vector<std::string> chosen;
   if (names == std::vector<std::string>{"all"}) {
     for (const Peer& peer : kPeers)
-      if (peer.name != kGlooOnFloe && check_installed(peer, places).ok()) chosen.emplace_back(peer.name);
+      if (peer.name != kGlooOnFloe && check_usable(peer, places).ok()) chosen.emplace_back(peer.name);
     return chosen;
   }
   for (const std::string& name : names) {
@@ -240,7 +244,7 @@ Result<std::vector<std::string>> choose_peers(const std::vector<std::string>& na
     if (!peer)
       return error(FLOE_ERR_ARGUMENT, "'{}' is not a peer: use all, or some of {}", name,
                    fmt::join(peer_names(), ", "));
-    FLOE_TRY(check_installed(*peer, places));
+    FLOE_TRY(check_usable(*peer, places));
     if (std::find(chosen.begin(), chosen.end(), name) == chosen.end()) chosen.push_back(name);
   }
   return chosen;

@@ -15,7 +15,7 @@ bool is_callers(const Transfer& transfer) { return transfer.descriptor.lane == 0
 // another core has just written: messages of 3 to 8 KiB took a quarter longer (Zen 4, glibc 2.36).
 void take_out(std::byte* to, std::span<const std::byte> payload) {
   constexpr size_t kMost = 16 << 10;
-  return payload.size() < kMost ? copy_in_pieces(to, payload.data(), payload.size())
+  return payload.size() < kMost ? copy_by_vectors(to, payload.data(), payload.size())
                                 : copy_bytes(to, payload.data(), payload.size());
 }
 

@@ -8,20 +8,19 @@
 namespace floe {
 namespace {
 
-// Every distance around a page's multiple, with lengths at which pieces begin and end.
-TEST(CopyBytes, CopiesThoseBytesAndNoOthersWhereverTheyLie) {
+// Every distance around a page's multiple, with lengths about a vector's, a step's and where ways change.
+void expect_copies(void (*copy)(void*, const void*, uint64_t)) {
   constexpr uint64_t kPage = 4096, kRoom = 5 * kPage;
   constexpr std::byte kUntouched{0xee};
   std::vector<std::byte> memory(2 * kRoom);
   std::byte* const from = memory.data() + (kPage - reinterpret_cast<uintptr_t>(memory.data()) % kPage);
   for (uint64_t i = 0; i < kRoom / 2; ++i) from[i] = static_cast<std::byte>(i * 7 + i / 256);
-  for (const uint64_t bytes : {uint64_t{0}, uint64_t{1}, uint64_t{100}, kCopyPiece - 1, kCopyPiece,
-                               kCopyPiece + 1, 2 * kCopyPiece, 2 * kCopyPiece + 3, kRoom / 2 - kPage / 2}) {
+  for (const uint64_t bytes : {0, 1, 31, 32, 100, 127, 128, 129, 160, 2047, 2048, 2049, 4096, 4099, 8192}) {
     for (uint64_t ahead = 0; ahead <= 40; ++ahead) {
       std::vector<std::byte> target(kRoom, kUntouched);
       const uintptr_t miss = reinterpret_cast<uintptr_t>(target.data()) % kPage;
       std::byte* const to = target.data() + (kPage - miss) + ahead;
-      copy_bytes(to, from, bytes);
+      copy(to, from, bytes);
       ASSERT_TRUE(std::equal(from, from + bytes, to)) << bytes << " bytes, " << ahead << " ahead";
       const auto touched =
           std::count_if(target.begin(), target.end(), [&](std::byte b) { return b != kUntouched; });
@@ -31,6 +30,8 @@ TEST(CopyBytes, CopiesThoseBytesAndNoOthersWhereverTheyLie) {
   }
 }
 
+TEST(CopyBytes, CopiesThoseBytesAndNoOthersWhereverTheyLie) { expect_copies(copy_bytes); }
+TEST(CopyByVectors, CopiesThoseBytesAndNoOthersWhereverTheyLie) { expect_copies(copy_by_vectors); }
 TEST(CopyBytes, NothingMayComeFromNowhere) { copy_bytes(nullptr, nullptr, 0); }
 
 }  // namespace

@@ -1,0 +1,1 @@
+// What the precompiled headers of the tests belong to: see CMakeLists.txt.

@@ -7,7 +7,7 @@
 
 namespace floe {
 
-// memcpy() by vectors and forwards, never by x86's string instruction.
+// memcpy() by vectors and forwards, where the CPU has AVX.
 void copy_by_vectors(void* to, const void* from, uint64_t bytes);
 
 // Whether this CPU, of Zen 3 or 4, had better copy by vectors what glibc before 2.40 copies by the string

@@ -7,7 +7,7 @@
 
 namespace floe {
 
-// memcpy() by vectors and forwards, where the CPU has AVX.
+// memcpy() by vectors and forwards, where the CPU has AVX. Null pointers may be given for 0 bytes.
 void copy_by_vectors(void* to, const void* from, uint64_t bytes);
 
 // Whether this CPU, of Zen 3 or 4, had better copy by vectors what glibc before 2.40 copies by the string
@@ -23,7 +23,7 @@ inline bool copies_by_vectors() {
 #endif
 }
 
-// memcpy(), of which null pointers may be given for 0 bytes.
+// The same by whichever way is fast here.
 inline void copy_bytes(void* to, const void* from, uint64_t bytes) {
   // glibc copies less by vectors itself, and more than the second-level cache holds, too.
   constexpr uint64_t kLeast = 2048, kMost = 1 << 20;

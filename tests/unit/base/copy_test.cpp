@@ -32,7 +32,10 @@ void expect_copies(void (*copy)(void*, const void*, uint64_t)) {
 
 TEST(CopyBytes, CopiesThoseBytesAndNoOthersWhereverTheyLie) { expect_copies(copy_bytes); }
 TEST(CopyByVectors, CopiesThoseBytesAndNoOthersWhereverTheyLie) { expect_copies(copy_by_vectors); }
-TEST(CopyBytes, NothingMayComeFromNowhere) { copy_bytes(nullptr, nullptr, 0); }
+TEST(CopyBytes, NothingMayComeFromNowhere) {
+  copy_bytes(nullptr, nullptr, 0);
+  copy_by_vectors(nullptr, nullptr, 0);
+}
 
 }  // namespace
 }  // namespace floe

@@ -30,8 +30,10 @@ __attribute__((target("avx"))) void copy_by_avx(std::byte* to, const std::byte* 
 
 void copy_by_vectors(void* to, const void* from, uint64_t bytes) {
   if (bytes == 0) return;  // memcpy() may not be given null pointers
-  if (!__builtin_cpu_supports("avx")) return static_cast<void>(std::memcpy(to, from, bytes));
-  copy_by_avx(static_cast<std::byte*>(to), static_cast<const std::byte*>(from), bytes);
+  if (bytes <= kSmallCopy || !__builtin_cpu_supports("avx"))
+    std::memcpy(to, from, bytes);
+  else
+    copy_by_avx(static_cast<std::byte*>(to), static_cast<const std::byte*>(from), bytes);
 }
 #else
 void copy_by_vectors(void* to, const void* from, uint64_t bytes) {

@@ -7,7 +7,11 @@
 
 namespace floe {
 
-// memcpy() by vectors and forwards, where the CPU has AVX. Null pointers may be given for 0 bytes.
+// Up to this the C library copies by vectors itself.
+inline constexpr uint64_t kSmallCopy = 2048;
+
+// memcpy() by vectors, and of more than kSmallCopy forwards, where the CPU has AVX. Null pointers may be
+// given for 0 bytes.
 void copy_by_vectors(void* to, const void* from, uint64_t bytes);
 
 // Whether this CPU, of Zen 3 or 4, had better copy by vectors what glibc before 2.40 copies by the string
@@ -25,9 +29,8 @@ inline bool copies_by_vectors() {
 
 // The same by whichever way is fast here.
 inline void copy_bytes(void* to, const void* from, uint64_t bytes) {
-  // glibc copies less by vectors itself, and more than the second-level cache holds, too.
-  constexpr uint64_t kLeast = 2048, kMost = 1 << 20;
-  if (bytes > kLeast && bytes <= kMost && copies_by_vectors()) return copy_by_vectors(to, from, bytes);
+  constexpr uint64_t kMost = 1 << 20;  // more than the second-level cache holds glibc copies by vectors, too
+  if (bytes > kSmallCopy && bytes <= kMost && copies_by_vectors()) return copy_by_vectors(to, from, bytes);
   if (bytes != 0) std::memcpy(to, from, bytes);
 }
 

@@ -15,7 +15,8 @@ void expect_copies(void (*copy)(void*, const void*, uint64_t)) {
   std::vector<std::byte> memory(2 * kRoom);
   std::byte* const from = memory.data() + (kPage - reinterpret_cast<uintptr_t>(memory.data()) % kPage);
   for (uint64_t i = 0; i < kRoom / 2; ++i) from[i] = static_cast<std::byte>(i * 7 + i / 256);
-  for (const uint64_t bytes : {0, 1, 31, 32, 100, 127, 128, 129, 160, 2047, 2048, 2049, 4096, 4099, 8192}) {
+  for (const uint64_t bytes :
+       {0, 1, 100, 2047, 2048, 2049, 2079, 2080, 2175, 2176, 2177, 2208, 4096, 4099, 8192}) {
     for (uint64_t ahead = 0; ahead <= 40; ++ahead) {
       std::vector<std::byte> target(kRoom, kUntouched);
       const uintptr_t miss = reinterpret_cast<uintptr_t>(target.data()) % kPage;

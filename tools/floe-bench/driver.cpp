@@ -20,8 +20,10 @@
 namespace floe::bench {
 namespace {
 
-constexpr uint32_t kRounds = 5;
-constexpr uint64_t kFewestCalls = 10, kMostCalls = 100'000;  // of a block
+// Many and short: there are hypervisors that move CPUs from core to core several times a second.
+constexpr uint32_t kRounds = 15;
+constexpr uint64_t kFewestCalls = 4, kMostCalls = 100'000;  // of a block
+constexpr uint64_t kWarmUpCalls = 10;
 
 // Calls between two barriers, and how the machine was before and after.
 struct Block {
@@ -123,12 +125,12 @@ Result<Timings> Driver::run_on_all(Contender& contender, const Case& what, uint6
 // How many calls fit into the time of a block; 0: the contender has no such operation. Also the warm-up.
 Result<uint64_t> Driver::plan(Contender& contender, const Case& what, Measured& measured) {
   if (options_.iterations > 0) {
-    auto warm_up = run_on_all(contender, what, kFewestCalls);
+    auto warm_up = run_on_all(contender, what, kWarmUpCalls);
     if (!warm_up.ok()) return warm_up.status();
     measured.errors += warm_up->errors;
     return warm_up->measured ? options_.iterations : 0;
   }
-  uint64_t calls = kFewestCalls;
+  uint64_t calls = kWarmUpCalls;
   for (int step = 0; step < 2; ++step) {
     const auto begin = Clock::now();
     auto warm_up = run_on_all(contender, what, calls);

@@ -180,10 +180,13 @@ TEST_P(DirectPatterns, MoveWhatTheyShouldByEveryProtocol) {
 TEST_P(DirectPatterns, MoveWhatTheyShould) {
   const auto& [collective, ranks] = GetParam();
   on_ranks(ranks, [&, ranks = ranks](DirectPath& path, uint32_t) {
-    // Around the edges of the protocols; the last one goes round the outbox.
-    for (const uint64_t count : {0, 1, 200, 255, 256, 257, 5000, 16384, 16385, 600'000})
+    // Around the edges of the protocols.
+    for (const uint64_t count : {0, 1, 200, 255, 256, 257, 5000, 16384, 16385})
       for (uint32_t root = 0; root < ranks; ++root)
         ASSERT_NO_FATAL_FAILURE(check(path, collective.pattern, root, count, static_cast<int>(root)));
+    constexpr uint64_t kRoundTheOutbox = 600'000;
+    for (const uint32_t root : {0u, ranks - 1})
+      ASSERT_NO_FATAL_FAILURE(check(path, collective.pattern, root, kRoundTheOutbox, static_cast<int>(root)));
     constexpr uint64_t kManyChunks = 1'100'000;
     if (ranks == 2) {
       ASSERT_NO_FATAL_FAILURE(check(path, collective.pattern, 0, kManyChunks, 9));

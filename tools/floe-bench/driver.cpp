@@ -21,7 +21,7 @@ namespace floe::bench {
 namespace {
 
 // Many and short: there are hypervisors that move CPUs from core to core several times a second.
-constexpr uint32_t kRounds = 15;
+constexpr uint32_t kRounds = 15, kRoundsOnSharedCpus = 5;
 constexpr uint64_t kFewestCalls = 4, kMostCalls = 100'000;  // of a block
 constexpr uint64_t kWarmUpCalls = 10;
 
@@ -58,6 +58,7 @@ class Driver {
  private:
   Status measure_size(const Operation& op, floe_type_t type, uint64_t bytes);
   Status measure(const Case& what, std::vector<Line>& lines);
+  uint32_t rounds() const { return session_.share_cpus() ? kRoundsOnSharedCpus : kRounds; }
   Result<uint64_t> plan(Contender& contender, const Case& what, Measured& measured);
   Status run_block(Contender& contender, const Case& what, uint64_t calls, Measured& measured);
   Result<Timings> run_on_all(Contender& contender, const Case& what, uint64_t calls);
@@ -137,7 +138,7 @@ Result<uint64_t> Driver::plan(Contender& contender, const Case& what, Measured& 
     if (!warm_up.ok()) return warm_up.status();
     if (!warm_up->measured) return uint64_t{0};
     measured.errors += warm_up->errors;
-    const double fit = options_.seconds / kRounds / (seconds_since(begin) / static_cast<double>(calls));
+    const double fit = options_.seconds / rounds() / (seconds_since(begin) / static_cast<double>(calls));
     const uint64_t most = step == 0 ? 1000 : kMostCalls;
     auto agreed = session_.from_rank_0(
         static_cast<uint64_t>(std::clamp(fit, static_cast<double>(kFewestCalls), static_cast<double>(most))));
@@ -176,7 +177,7 @@ Status Driver::measure(const Case& what, std::vector<Line>& lines) {
   auto probe = session_.probe();
   if (!probe.ok()) return probe.status();
   last_probe_ = *probe;
-  for (uint32_t round = 0; round < kRounds; ++round)
+  for (uint32_t round = 0; round < rounds(); ++round)
     for (size_t i = 0; i < contenders_.size(); ++i)
       if (calls[i] > 0) FLOE_TRY(run_block(*contenders_[i], what, calls[i], measured[i]));
   return enter(what, measured, lines);

@@ -35,9 +35,9 @@ Status check_overlap(const void* a, uint64_t a_bytes, const void* b, uint64_t b_
   return {FLOE_ERR_ARGUMENT, "send and recv overlap, and not as the in-place form allows"};
 }
 
-std::optional<Status> conclude_late(const Communicator& comm, std::shared_ptr<Operation> late) {
-  comm.engine()->wait(*late, Deadline::never());
-  return late->status();
+Status conclude_late(const Communicator& comm, const Operation& late) {
+  comm.engine()->wait(late, Deadline::never());
+  return late.status();
 }
 
 Status conclude_started(const Communicator& comm, Communicator::Started& started, floe_request_t** req) {

@@ -67,7 +67,7 @@ inline std::byte* place_in(const void* buffer, uint64_t offset) {
   return reinterpret_cast<std::byte*>(reinterpret_cast<uintptr_t>(buffer) + offset);
 }
 
-std::optional<Status> conclude_late(const Communicator& comm, std::shared_ptr<Operation> late);
+Status conclude_late(const Communicator& comm, const Operation& late);
 // A blocking call with buffers that are fine, if it is like the last two of its kind: see
 // Communicator::repeat. Nothing if it isn't.
 inline std::optional<Status> repeat(Communicator& comm, const Communicator::Shape& shape, const void* send,
@@ -75,7 +75,7 @@ inline std::optional<Status> repeat(Communicator& comm, const Communicator::Shap
   std::shared_ptr<Operation> late;
   if (!comm.repeat(shape, send, recv, &late)) return std::nullopt;
   if (late) [[unlikely]]
-    return conclude_late(comm, std::move(late));
+    return conclude_late(comm, *late);
   return Status();
 }
 

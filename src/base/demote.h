@@ -1,16 +1,29 @@
 // A hint for memory that other cores take next.
 #pragma once
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
 #include <atomic>
 #include <cstdint>
 
 namespace floe {
 
+#if defined(__x86_64__)
+// Not by __builtin_cpu_supports(), which in Clang 14 does not know this feature.
+inline const bool kCanDemote = [] {
+  constexpr unsigned kFeatures = 7, kCldemote = 1U << 25;
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  return __get_cpuid_count(kFeatures, 0, &a, &b, &c, &d) != 0 && (c & kCldemote) != 0;
+}();
+#endif
+
 // Moves the lines of [begin, begin + bytes) to the cache that all cores share, from where another one fetches
 // them sooner than from this one's own. Nothing where the CPU has no such instruction.
 inline void demote(const void* begin, uint64_t bytes) {
 #if defined(__x86_64__)
-  if (!__builtin_cpu_supports("cldemote")) return;
+  if (!kCanDemote) return;
   constexpr uint64_t kLine = 64;
   const uint64_t before = reinterpret_cast<uintptr_t>(begin) % kLine;
   const auto* const line = static_cast<const char*>(begin) - before;

@@ -17,6 +17,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <exception>
 #include <span>
 #include <string>
 #include <thread>
@@ -135,7 +136,7 @@ void exchange(const Ring& ring, uint64_t bytes, std::span<char> out, std::span<c
 
 }  // namespace
 
-int main(int argc, char** argv) {
+int main(int argc, char** argv) try {
   CLI::App app("What TCP alone takes to move the bytes of an all_reduce.");
   uint32_t rank = 0;
   uint16_t port = 0;
@@ -170,4 +171,7 @@ int main(int argc, char** argv) {
                 figures.mean, figures.p99, (cpu_us() - cpu) / static_cast<double>(rounds));
   }
   return 0;
+} catch (const std::exception& error) {
+  std::fprintf(stderr, "bare_tcp: %s\n", error.what());
+  return 1;
 }

@@ -10,20 +10,25 @@ namespace floe {
 #if defined(__x86_64__)
 namespace {
 
-// As memcpy() does it, but memcpy() begins with loads from the end.
+// As memcpy() does it, but memcpy() begins with loads from the end. Non-temporal stores of a whole line
+// follow each other, and half as many as with vectors of 16 bytes: 8 MiB take 7 to 15 % less on a Zen 3.
+template <bool kNonTemporal>
 __attribute__((target("avx"))) void copy_by_avx(std::byte* to, const std::byte* from, uint64_t bytes) {
-  constexpr uint64_t kVector = sizeof(__m256i), kStep = 4 * kVector;
-  const uint64_t head = std::min(-reinterpret_cast<uintptr_t>(to) % kVector, bytes);
+  constexpr uint64_t kVector = sizeof(__m256i), kStep = 4 * kVector, kLine = 64;
+  const uint64_t head = std::min(-reinterpret_cast<uintptr_t>(to) % kLine, bytes);
   std::memcpy(to, from, head);
   uint64_t at = head;
   for (; at + kStep <= bytes; at += kStep) {
     __m256i vectors[kStep / kVector];
     for (uint64_t i = 0; i < kStep / kVector; ++i)
       vectors[i] = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from + at + i * kVector));
-    for (uint64_t i = 0; i < kStep / kVector; ++i)
-      _mm256_store_si256(reinterpret_cast<__m256i*>(to + at + i * kVector), vectors[i]);
+    for (uint64_t i = 0; i < kStep / kVector; ++i) {
+      auto* const place = reinterpret_cast<__m256i*>(to + at + i * kVector);
+      kNonTemporal ? _mm256_stream_si256(place, vectors[i]) : _mm256_store_si256(place, vectors[i]);
+    }
   }
   std::memcpy(to + at, from + at, bytes - at);
+  if (kNonTemporal) _mm_sfence();  // later stores, a flag's among them, come after these
 }
 
 }  // namespace
@@ -33,12 +38,21 @@ void copy_by_vectors(void* to, const void* from, uint64_t bytes) {
   if (bytes <= kSmallCopy || !__builtin_cpu_supports("avx"))
     std::memcpy(to, from, bytes);
   else
-    copy_by_avx(static_cast<std::byte*>(to), static_cast<const std::byte*>(from), bytes);
+    copy_by_avx<false>(static_cast<std::byte*>(to), static_cast<const std::byte*>(from), bytes);
+}
+
+void copy_non_temporal(std::byte* to, const std::byte* from, uint64_t bytes) {
+  if (bytes != 0 && __builtin_cpu_supports("avx"))
+    copy_by_avx<true>(to, from, bytes);
+  else
+    copy_bytes(to, from, bytes);
 }
 #else
 void copy_by_vectors(void* to, const void* from, uint64_t bytes) {
   if (bytes != 0) std::memcpy(to, from, bytes);
 }
+// Nothing has been measured on other machines.
+void copy_non_temporal(std::byte* to, const std::byte* from, uint64_t bytes) { copy_bytes(to, from, bytes); }
 #endif
 
 }  // namespace floe

@@ -14,6 +14,10 @@ inline constexpr uint64_t kSmallCopy = 2048;
 // given for 0 bytes.
 void copy_by_vectors(void* to, const void* from, uint64_t bytes);
 
+// Past the cache, by non-temporal stores, where the CPU has AVX: lines need not be read to be overwritten.
+// What is copied is visible to whoever sees a later store.
+void copy_non_temporal(std::byte* to, const std::byte* from, uint64_t bytes);
+
 // Whether this CPU, of Zen 3 or 4, had better copy by vectors what glibc before 2.40 copies by the string
 // instruction. To what lies up to 31 bytes further into its page than the source, as all does that malloc()
 // gives for a large array and that comes from the start of a page, that moves 2 to 3 GB/s, not 35. Elsewhere

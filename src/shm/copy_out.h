@@ -19,9 +19,6 @@
 
 namespace floe {
 
-// With non-temporal stores where there are any. What is copied is visible to whoever sees a later store.
-void copy_non_temporal(std::byte* to, const std::byte* from, uint64_t bytes);
-
 // What the two sides tell each other, in shared memory. Hints: without order, and any value will do.
 struct CopyTrial {
   enum Way : uint32_t { kNone, kOrdinary, kNonTemporal };
@@ -70,8 +67,12 @@ class CopyOut {
  private:
   enum class Phase : uint8_t { kTimeUsual, kChange, kTimeOther, kUse };
 
-  static constexpr uint64_t kLapsToChange = 2, kFewestLapsOfUse = 128, kMostLapsOfUse = 1024;
-  static constexpr uint32_t kMostLooks = 4;  // until the other way is tried though nothing has changed
+  // From one look at the usual way to the next. Where sizes change, and with them the time of a byte, trying
+  // a way that is five times slower must cost little.
+  static constexpr uint64_t kLapsToChange = 2, kLapsOfUse = 128;
+  // Until the other way is tried though nothing has changed: the laps of a trial are one of 300, no matter to
+  // a 99th percentile.
+  static constexpr uint32_t kMostLooks = 8;
 
   void copy(bool non_temporal, std::byte* to, const std::byte* from, uint64_t bytes);
   void next_phase();
@@ -86,8 +87,6 @@ class CopyOut {
   bool non_temporal_ = false;  // the usual way
   // Ticks per KiB; 0: not timed yet. The last one: the usual way's when it was chosen.
   double usual_ = 0, other_ = 0, chosen_at_ = 0;
-  // Until the next look; more each time that a trial changes nothing.
-  uint64_t laps_of_use_ = kFewestLapsOfUse;
   uint32_t looks_ = 0;  // at the usual way since it was chosen
 };
 

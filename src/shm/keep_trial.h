@@ -9,6 +9,7 @@
 #include <array>
 #include <cstdint>
 
+#include "base/copy.h"
 #include "base/ticks.h"
 #include "shm/copy_out.h"
 #include "shm/movement.h"

@@ -8,17 +8,6 @@
 namespace floe {
 namespace {
 
-TEST(CopyNonTemporal, CopiesEveryByteAndNoOther) {
-  const std::vector<std::byte> from(400, std::byte{7});
-  for (size_t begin = 0; begin < 64; ++begin)
-    for (const size_t bytes : {0, 1, 15, 63, 64, 65, 127, 128, 200, 320}) {
-      std::vector<std::byte> to(400), wanted(400);
-      std::fill_n(wanted.begin() + static_cast<ptrdiff_t>(begin), bytes, std::byte{7});
-      copy_non_temporal(to.data() + begin, from.data() + begin / 2, bytes);
-      ASSERT_TRUE(to == wanted) << bytes << " bytes to " << begin;
-    }
-}
-
 // With a lap this short each way has its turn every few copies.
 TEST(CopyOut, CopiesEveryByteAndNoOther) {
   constexpr uint64_t kMost = 20'000, kGuard = 128;

@@ -55,6 +55,26 @@ TEST(CopyOut, UsesWhatIsReadFaster) {
   }
 }
 
+// A peer that comes near changes nothing for a writer past the cache: only a trial tells.
+TEST(CopyOut, TriesTheOtherWayAgainHoweverOftenThatHasChangedNothing) {
+  constexpr int kMostLaps = 1100;
+  std::vector<std::byte> from(CopyOut::kSmallest), to(from.size());
+  CopyTrial trial{};
+  ReadCosts costs{};
+  costs.by_way[CopyTrial::kOrdinary] = 1'000'000'000;
+  CopyOut copy_out(from.size(), trial, {&costs});
+  const auto laps_until = [&](uint32_t way) {
+    int laps = 0;
+    for (; trial.way != way && laps < 10 * kMostLaps; ++laps) copy_out(to.data(), from.data(), from.size());
+    return laps;
+  };
+  laps_until(CopyTrial::kNonTemporal);  // it is chosen then
+  for (int round = 0; round < 10; ++round) {
+    EXPECT_LE(laps_until(CopyTrial::kOrdinary), kMostLaps) << "round " << round;
+    laps_until(CopyTrial::kNone);
+  }
+}
+
 TEST(ReadCopied, IsTimedInATrialOnly) {
   CopyTrial trial{};
   ReadCosts costs{};

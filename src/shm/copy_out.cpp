@@ -54,13 +54,25 @@ double CopyOut::reading(bool non_temporal) const {
   return most;
 }
 
+// Looks at one reader.
+bool CopyOut::moved() {
+  if (readers_.empty()) return false;
+  looked_at_ = (looked_at_ + 1) % readers_.size();
+  return distances_[looked_at_].changed(readers_[looked_at_]->reads);
+}
+
 void CopyOut::next_phase() {
   switch (phase_) {
-    case Phase::kUse: usual_ = other_ = 0; return enter(Phase::kTimeUsual, 1);
+    case Phase::kUse:
+      moved_ |= moved();
+      if (++laps_ < (moved_ ? kFewestLaps : kLapsOfUse)) return enter(Phase::kUse, 1);
+      usual_ = other_ = 0;
+      laps_ = 0;
+      return enter(Phase::kTimeUsual, 1);
     case Phase::kTimeUsual: {
       constexpr double kSame = 2;  // where a core has moved ordinary stores take three times as long and more
-      const bool same = usual_ < kSame * chosen_at_ && chosen_at_ < kSame * usual_;
-      if (same && ++looks_ != kMostLooks) return enter(Phase::kUse, kLapsOfUse);
+      const bool same = !moved_ && usual_ < kSame * chosen_at_ && chosen_at_ < kSame * usual_;
+      if (same && ++looks_ != kMostLooks) return enter(Phase::kUse, 1);
       return enter(Phase::kChange, kLapsToChange);
     }
     case Phase::kChange: return enter(Phase::kTimeOther, 1);
@@ -69,7 +81,8 @@ void CopyOut::next_phase() {
       non_temporal_ = streamed + reading(true) < ordinary + reading(false);
       chosen_at_ = non_temporal_ ? streamed : ordinary;
       looks_ = 0;
-      return enter(Phase::kUse, kLapsOfUse);
+      moved_ = false;
+      return enter(Phase::kUse, 1);
     }
   }
 }

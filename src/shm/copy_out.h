@@ -4,8 +4,8 @@
 // first get back the lines that it has read: quick where the two cores share a cache, in which the new data
 // stay for the reader, too; where they don't, non-temporal stores are several times faster. Nothing tells
 // which it is (hypervisors move cores while a program runs), so both are timed, by the writer and by those
-// who read, and the one is used that takes the two together less time; again once the writer's has changed,
-// which is looked at now and then, and after a long while if it has not.
+// who read, and the one is used that takes the two together less time; again once a reader's distance or the
+// writer's time has changed, which is looked at now and then, and after a long while if they have not.
 #pragma once
 
 #include <algorithm>
@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "base/ticks.h"
+#include "shm/peer_distance.h"
 
 namespace floe {
 
@@ -26,6 +27,7 @@ struct CopyTrial {
   std::atomic<uint32_t> way;  // that the writer times now
 };
 struct ReadCosts {
+  std::atomic<uint32_t> reads;                  // counts them
   std::array<std::atomic<uint32_t>, 3> by_way;  // ticks per KiB; 0: not known
 };
 
@@ -38,6 +40,7 @@ inline double averaged(double average, double cost) {
 // read(): takes `bytes` that a CopyOut has copied.
 template <class Read>
 void read_copied(const CopyTrial& trial, ReadCosts& costs, uint64_t bytes, const Read& read) {
+  costs.reads.store(costs.reads.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   const uint32_t way = trial.way.load(std::memory_order_relaxed);
   if (way == CopyTrial::kNone || way >= costs.by_way.size() || bytes == 0) [[likely]]
     return read();
@@ -59,7 +62,11 @@ class CopyOut {
   // overwrite, so a way must be used for a lap or two before it can be judged. `trial` and what its readers
   // answer outlive this.
   CopyOut(uint64_t lap, CopyTrial& trial, std::vector<const ReadCosts*> readers)
-      : lap_(lap), left_(kLapsToChange * lap), trial_(&trial), readers_(std::move(readers)) {}
+      : lap_(lap),
+        left_(kLapsToChange * lap),
+        trial_(&trial),
+        readers_(std::move(readers)),
+        distances_(readers_.size()) {}
 
   // What is copied is visible to whoever sees a store with release order that follows.
   void operator()(std::byte* to, const std::byte* from, uint64_t bytes);
@@ -71,6 +78,7 @@ class CopyOut {
   // From one look at the usual way to the next. Where sizes change, and with them the time of a byte, trying
   // a way that is five times slower must cost little.
   static constexpr uint64_t kLapsToChange = 2, kLapsOfUse = 128;
+  static constexpr uint64_t kFewestLaps = 32;  // the same where a reader's distance has changed
   // Until the other way is tried though nothing has changed: the laps of a trial are one of 300, no matter to
   // a 99th percentile.
   static constexpr uint32_t kMostLooks = 8;
@@ -79,16 +87,21 @@ class CopyOut {
   void next_phase();
   void enter(Phase phase, uint64_t laps);
   double reading(bool non_temporal) const;
+  bool moved();
 
   uint64_t lap_;
   uint64_t left_;  // bytes of this phase
   CopyTrial* trial_;
   std::vector<const ReadCosts*> readers_;
+  std::vector<PeerDistance> distances_;  // of each
+  size_t looked_at_ = 0;                 // the last of them
   Phase phase_ = Phase::kUse;
   bool non_temporal_ = false;  // the usual way
   // Ticks per KiB; 0: not timed yet. The last one: the usual way's when it was chosen.
   double usual_ = 0, other_ = 0, chosen_at_ = 0;
-  uint32_t looks_ = 0;  // at the usual way since it was chosen
+  bool moved_ = false;              // a reader, since then
+  uint64_t laps_ = kLapsOfUse - 1;  // since the usual way was last timed
+  uint32_t looks_ = 0;              // at it since it was chosen
 };
 
 }  // namespace floe

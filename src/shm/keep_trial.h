@@ -3,7 +3,7 @@
 // Past the cache its lines need not come to be overwritten. But where the cores share no cache that is
 // slower: they come from the peer while the stores wait (broadcast of 16 MiB on a Zen 5: .70 ms and 1.09,
 // and 1.01 and .67 without a shared cache). Nothing tells which it is (hypervisors move cores while a program
-// runs), so both are timed, for a whole operation each: ordinary stores leave work to those that follow.
+// runs), so both are timed, for some operations in a row: ordinary stores leave work to those that follow.
 #pragma once
 
 #include <array>
@@ -18,34 +18,34 @@ namespace floe {
 
 class KeepTrial {
  public:
-  bool past() const { return past_; }  // the way in use
-  // Whether the next operation keeps past the cache, of which took() will tell.
-  bool next() {
-    for (const bool past : {true, false})
-      if (cost_[past] == 0) return past;
-    ++since_trial_;
-    const bool changed = cost_[past_] > kSame * chosen_at_ || chosen_at_ > kSame * cost_[past_];
-    if (since_trial_ < (changed ? kFewest : kMost)) return past_;
-    since_trial_ = 0;
-    return !past_;
-  }
-  // What one took, in any unit for a byte.
-  void took(bool past, double cost) {
-    const bool trial = cost_[past] == 0 || past != past_;
-    cost_[past] = trial ? cost : averaged(cost_[past], cost);
-    if (!trial || cost_[!past] == 0) return;
-    past_ = cost_[true] < cost_[false];
-    chosen_at_ = cost_[past_];
+  bool usual() const { return usual_; }  // whether it is kept past the cache
+  bool next() const { return way_; }     // the same for the next operation, of which took() will tell
+  // What that took, in any unit for a byte.
+  void took(double cost) {
+    if (++operations_ <= kSettling) return;
+    const bool trial = way_ != usual_;
+    cost_[way_] = averaged(cost_[way_], cost);
+    const bool changed = cost_[usual_] > kSame * chosen_at_ || chosen_at_ > kSame * cost_[usual_];
+    if (operations_ < (trial || chosen_at_ == 0 ? kTrial : changed ? kFewest : kMost)) return;
+    operations_ = 0;
+    if (trial) {
+      usual_ = way_ = cost_[true] < cost_[false];
+      chosen_at_ = cost_[usual_];
+    } else {
+      way_ = !usual_;
+      cost_[way_] = 0;
+    }
   }
 
  private:
+  // In operations: how many of a way what came before them still disturbs; a trial; how long a way is used.
+  static constexpr uint32_t kSettling = 2, kTrial = 4, kFewest = 64, kMost = 512;
   static constexpr double kSame = 1.25;
-  static constexpr uint32_t kFewest = 32, kMost = 128;  // operations from one trial to the next
 
-  std::array<double, 2> cost_{};  // of either way; 0: not known yet
-  bool past_ = true;              // the way in use
-  double chosen_at_ = 0;          // its cost then
-  uint32_t since_trial_ = 0;
+  bool usual_ = true, way_ = true;  // way_: now, another one in a trial
+  uint32_t operations_ = 0;         // that way
+  std::array<double, 2> cost_{};    // of either way; 0: not known
+  double chosen_at_ = 0;            // the usual way's when it was chosen; 0: there has been no trial
 };
 
 // One operation's result.
@@ -57,7 +57,7 @@ class Keeping {
   }
   // `takes`: this rank keeps what peers have.
   Keeping(KeepTrial& trial, bool large, bool takes)
-      : trial_(&trial), large_(large), past_(large && (takes ? trial.next() : trial.past())) {}
+      : trial_(&trial), large_(large), past_(large && (takes ? trial.next() : trial.usual())) {}
 
   Movement::Copy& copy() const { return past_ ? copy_non_temporal : Movement::ordinary; }
   // keep(): keeps `bytes` that a peer has, with copy().
@@ -71,7 +71,7 @@ class Keeping {
   }
   // After the last of them.
   void end() const {
-    if (bytes_ != 0) trial_->took(past_, static_cast<double>(ticks_) / static_cast<double>(bytes_));
+    if (bytes_ != 0) trial_->took(static_cast<double>(ticks_) / static_cast<double>(bytes_));
   }
 
  private:

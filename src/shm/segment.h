@@ -127,7 +127,7 @@ struct RingCursors {
   alignas(128) std::atomic<uint64_t> head;
   CopyTrial trial;
   alignas(128) std::atomic<uint64_t> tail;
-  ReadCosts read;
+  alignas(128) ReadCosts read;
   ReadCosts stream_read;
 };
 

@@ -11,7 +11,7 @@ int past_of(KeepTrial& trial, int operations, double ordinary, double past) {
   int count = 0;
   for (int i = 0; i < operations; ++i) {
     const bool way = trial.next();
-    trial.took(way, way ? past : ordinary);
+    trial.took(way ? past : ordinary);
     count += way ? 1 : 0;
   }
   return count;
@@ -29,14 +29,28 @@ TEST(KeepTrial, AChangeIsSeenSoon) {
   past_of(trial, 1000, 10, 15);
   past_of(trial, 100, 16, 11);  // the one in use takes longer
   EXPECT_EQ(past_of(trial, 30, 16, 11), 30);
-  past_of(trial, 300, 7, 11);  // it takes as long as before, and the other one less
+  past_of(trial, 520, 7, 11);  // it takes as long as before, and the other one less
   EXPECT_LT(past_of(trial, 100, 7, 11), 2);
+}
+
+// What an operation takes depends on how the one before it stored, too.
+TEST(KeepTrial, ATrialIsOfSomeInARow) {
+  KeepTrial trial;
+  bool before = trial.next();
+  int past = 0;
+  for (int i = 0; i < 1000; ++i) {
+    const bool way = trial.next();
+    trial.took(before ? (way ? 10 : 8) : (way ? 14 : 12));
+    before = way;
+    past += way ? 1 : 0;
+  }
+  EXPECT_GT(past, 980);
 }
 
 TEST(KeepTrial, OneSlowOperationChangesNothing) {
   KeepTrial trial;
   past_of(trial, 100, 10, 15);
-  trial.took(trial.next(), 1000);
+  trial.took(1000);
   EXPECT_LT(past_of(trial, 100, 10, 15), 3);
 }
 

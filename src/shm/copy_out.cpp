@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <utility>
 
 #include "base/copy.h"
 #include "base/ticks.h"
@@ -65,22 +66,24 @@ void CopyOut::next_phase() {
   switch (phase_) {
     case Phase::kUse:
       moved_ |= moved();
-      if (++laps_ < (moved_ ? kFewestLaps : kLapsOfUse)) return enter(Phase::kUse, 1);
+      if (++laps_ < kLapsOfUse && !due()) return enter(Phase::kUse, 1);
       usual_ = other_ = 0;
-      laps_ = 0;
       return enter(Phase::kTimeUsual, 1);
     case Phase::kTimeUsual: {
       constexpr double kSame = 2;  // where a core has moved ordinary stores take three times as long and more
-      const bool same = !moved_ && usual_ < kSame * chosen_at_ && chosen_at_ < kSame * usual_;
-      if (same && ++looks_ != kMostLooks) return enter(Phase::kUse, 1);
-      return enter(Phase::kChange, kLapsToChange);
+      const bool same = usual_ < kSame * chosen_at_ && chosen_at_ < kSame * usual_;
+      if (!same || due() || ++looks_ == kMostLooks) return enter(Phase::kChange, kLapsToChange);
+      laps_ = 0;
+      return enter(Phase::kUse, 1);
     }
     case Phase::kChange: return enter(Phase::kTimeOther, 1);
     case Phase::kTimeOther: {
       const double ordinary = non_temporal_ ? other_ : usual_, streamed = non_temporal_ ? usual_ : other_;
-      non_temporal_ = streamed + reading(true) < ordinary + reading(false);
+      const bool before = std::exchange(non_temporal_, streamed + reading(true) < ordinary + reading(false));
       chosen_at_ = non_temporal_ ? streamed : ordinary;
-      looks_ = 0;
+      const bool in_vain = moved_ && non_temporal_ == before;
+      laps_if_moved_ = in_vain ? std::min(2 * laps_if_moved_, kMostLooks * kLapsOfUse) : kFewestLaps;
+      laps_ = looks_ = 0;
       moved_ = false;
       return enter(Phase::kUse, 1);
     }

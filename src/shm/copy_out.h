@@ -77,8 +77,10 @@ class CopyOut {
 
   // From one look at the usual way to the next. Where sizes change, and with them the time of a byte, trying
   // a way that is five times slower must cost little.
-  static constexpr uint64_t kLapsToChange = 2, kLapsOfUse = 128;
-  static constexpr uint64_t kFewestLaps = 32;  // the same where a reader's distance has changed
+  static constexpr uint32_t kLapsToChange = 2, kLapsOfUse = 128;
+  // Until the other way is tried where a reader's distance has changed; twice as long each time that this was
+  // in vain.
+  static constexpr uint32_t kFewestLaps = 32;
   // Until the other way is tried though nothing has changed: the laps of a trial are one of 300, no matter to
   // a 99th percentile.
   static constexpr uint32_t kMostLooks = 8;
@@ -88,6 +90,7 @@ class CopyOut {
   void enter(Phase phase, uint64_t laps);
   double reading(bool non_temporal) const;
   bool moved();
+  bool due() const { return moved_ && looks_ * kLapsOfUse + laps_ >= laps_if_moved_; }
 
   uint64_t lap_;
   uint64_t left_;  // bytes of this phase
@@ -99,9 +102,11 @@ class CopyOut {
   bool non_temporal_ = false;  // the usual way
   // Ticks per KiB; 0: not timed yet. The last one: the usual way's when it was chosen.
   double usual_ = 0, other_ = 0, chosen_at_ = 0;
-  bool moved_ = false;              // a reader, since then
-  uint64_t laps_ = kLapsOfUse - 1;  // since the usual way was last timed
-  uint32_t looks_ = 0;              // at it since it was chosen
+  // Since it was chosen: whether a reader's distance has changed, looks at it, and laps since the last of
+  // them.
+  bool moved_ = false;
+  uint32_t looks_ = 0, laps_ = kLapsOfUse - 1;
+  uint32_t laps_if_moved_ = kFewestLaps;
 };
 
 }  // namespace floe

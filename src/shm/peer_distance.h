@@ -34,14 +34,14 @@ class PeerDistance {
       known_ += (now - known_) / 8;
       return false;
     }
-    if (++strange_ < kInARow) return false;  // one of ten is much shorter or longer than the others
+    if (++strange_ < kInARow) return false;  // one of ten is much shorter, or longer
     strange_ = 0;
     known_ = now;
     return true;
   }
 
  private:
-  static constexpr uint32_t kInARow = 4;
+  static constexpr uint32_t kInARow = 8;
   static constexpr double kSame = 1.75, kCoarse = 16;  // ticks: where the clock's are long it sees nothing
 
   double known_ = 0;  // ticks; 0: not yet

@@ -26,7 +26,9 @@ std::vector<Messenger::Route> routes(const std::vector<Member>& members) {
 }  // namespace
 
 Group::Group(GroupConfig config)
-    : config_(std::move(config)), messenger_(config_.key, config_.rank, routes(config_.members)) {
+    : config_(std::move(config)),
+      messenger_(config_.key, config_.rank, routes(config_.members),
+                 config_.direct ? config_.direct->cache_bytes() : UINT64_MAX) {
   const auto& own = config_.members[config_.rank].segment;
   if (own) alarm_ = &own->header().alarm;
   for (uint32_t rank = 0; config_.shm && rank < size(); ++rank)

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/copy.h"
+#include "base/ticks.h"
 #include "engine/operation.h"
 
 namespace floe {
@@ -26,8 +27,12 @@ void TransferOwner::on_message(Transfer& receive, std::span<const std::byte> pay
   on_transfer(receive);
 }
 
-Messenger::Messenger(uint64_t comm, uint32_t rank, std::vector<Route> routes)
-    : comm_(comm), rank_(rank), routes_(std::move(routes)), lanes_(routes_.size()) {}
+Messenger::Messenger(uint64_t comm, uint32_t rank, std::vector<Route> routes, uint64_t cache_bytes)
+    : comm_(comm),
+      rank_(rank),
+      routes_(std::move(routes)),
+      lanes_(routes_.size()),
+      cache_bytes_(cache_bytes) {}
 
 PacketHeader Messenger::header(PacketKind kind) const {
   PacketHeader h;
@@ -264,7 +269,7 @@ void Messenger::on_more(const PacketHeader& h, std::span<const std::byte> payloa
 }
 
 void Messenger::deliver(Transfer& receive, const PacketHeader& h, std::span<const std::byte> payload) {
-  const bool collective = receive.descriptor.lane != 0;
+  const bool collective = receive.descriptor.lane != 0, eager = h.kind == PacketKind::kEager;
   if (collective && !(receive.descriptor == h.descriptor))
     return set_problem(h, mismatch(h.source, h.descriptor, rank_, receive.descriptor));
   if (collective && h.bytes != receive.bytes) {
@@ -281,7 +286,8 @@ void Messenger::deliver(Transfer& receive, const PacketHeader& h, std::span<cons
   }
   receive.bytes = h.bytes;
   receive.moved = 0;
-  if (h.kind == PacketKind::kEager) {
+  receive.past_cache = !eager && is_large(receive) && keep_trial_.next();
+  if (eager) {
     if (payload.size() == h.bytes) {
       receive.owner->on_message(receive, payload);
       return consumed(h.source, h.bytes);
@@ -292,6 +298,7 @@ void Messenger::deliver(Transfer& receive, const PacketHeader& h, std::span<cons
     return;
   }
   receive.id = next_id_++;
+  receive.copy_ticks = 0;
   receiving_.emplace(receive.id, &receive);
   PacketHeader ready = header(PacketKind::kReady);
   ready.id = h.id;
@@ -304,8 +311,13 @@ void Messenger::on_data(const PacketHeader& h, std::span<const std::byte> payloa
   const auto found = receiving_.find(h.id);
   if (found == receiving_.end()) return bad_packet(h, "data for a message that is not being received");
   Transfer& receive = *found->second;
-  if (!take_part(receive, h, payload)) return;
+  const uint64_t begin = is_large(receive) ? ticks() : 0;
+  const bool whole = take_part(receive, h, payload);
+  if (is_large(receive)) receive.copy_ticks += ticks() - begin;
+  if (!whole) return;
   receiving_.erase(found);
+  if (is_large(receive))
+    keep_trial_.took(static_cast<double>(receive.copy_ticks) / static_cast<double>(receive.bytes));
   receive.owner->on_transfer(receive);
 }
 
@@ -316,7 +328,11 @@ bool Messenger::take_part(Transfer& receive, const PacketHeader& h, std::span<co
     bad_packet(h, "data that does not continue its message");
     return false;
   }
-  copy_bytes(receive.data + receive.moved, payload.data(), payload.size());
+  std::byte* const to = receive.data + receive.moved;
+  if (receive.past_cache)
+    copy_non_temporal(to, payload.data(), payload.size());
+  else
+    copy_bytes(to, payload.data(), payload.size());
   receive.moved += payload.size();
   return receive.moved == receive.bytes;
 }

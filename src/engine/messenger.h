@@ -27,6 +27,7 @@
 #include "base/packet.h"
 #include "base/status.h"
 #include "engine/matcher.h"
+#include "shm/keep_trial.h"
 
 namespace floe {
 
@@ -59,6 +60,9 @@ struct Transfer {
   uint64_t id = 0;       // the messenger's
   uint64_t moved = 0;    // bytes
   uint64_t peer_id = 0;  // of a long send: what the receiver called it
+  // Of a long receive: whether it is kept past the cache, and what copying it has taken, if that is counted.
+  bool past_cache = false;
+  uint64_t copy_ticks = 0;
 };
 
 class Messenger {
@@ -68,7 +72,8 @@ class Messenger {
     PeerId peer = 0;
   };
 
-  Messenger(uint64_t comm, uint32_t rank, std::vector<Route> routes);
+  // `cache_bytes`: this rank's part of the last-level cache, if all messages come through shared memory.
+  Messenger(uint64_t comm, uint32_t rank, std::vector<Route> routes, uint64_t cache_bytes = UINT64_MAX);
 
   void send(Transfer& transfer);
   // The whole of a message that fits into one packet, if nothing is before it; false: nothing was done.
@@ -143,6 +148,8 @@ class Messenger {
   void on_first(const PacketHeader& header, std::span<const std::byte> payload);
   void on_more(const PacketHeader& header, std::span<const std::byte> payload);
   void on_data(const PacketHeader& header, std::span<const std::byte> payload);
+  // With what is sent meanwhile it would push all else out of the cache: both ways to keep it are tried.
+  bool is_large(const Transfer& receive) const { return receive.bytes >= cache_bytes_ / 4; }
   bool take_part(Transfer& receive, const PacketHeader& header, std::span<const std::byte> payload);
   void on_ready(const PacketHeader& header);
   void consumed(uint32_t source, uint64_t bytes);
@@ -153,6 +160,8 @@ class Messenger {
   uint32_t rank_;
   std::vector<Route> routes_;
   std::vector<Lane> lanes_;  // by rank
+  uint64_t cache_bytes_;
+  KeepTrial keep_trial_;
   Matcher matcher_;
   std::unordered_map<uint64_t, Transfer*> announced_;  // sends that wait for kReady
   std::unordered_map<uint64_t, Transfer*> receiving_;  // long receives under way

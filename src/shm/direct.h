@@ -74,6 +74,7 @@ class DirectPath {
 
   uint32_t ranks() const { return ranks_.size(); }
   uint32_t self() const { return ranks_.self(); }
+  uint64_t cache_bytes() const { return exchange_.cache_bytes; }
 
   // Takes its turn: made in the same order on all ranks. args.hash becomes that of all operations so far: a
   // rank whose part was over before others could differ learns of it at the next one that has them meet.

@@ -60,6 +60,30 @@ TEST_F(MessengerTest, AMessageOfEightPacketsIsNotAnnounced) {
   }
 }
 
+// Past the cache and with ordinary stores, some in a row each; what is announced and from a quarter of it on.
+TEST_F(MessengerTest, LargeMessagesAreKeptBothWays) {
+  constexpr size_t kCache = 40 * kMaxPayload;
+  b = Messenger(1, 1, {{&from_b, 0}, {}}, kCache);
+  const auto past_of = [&](int messages, size_t bytes) {
+    int past = 0;
+    for (int i = 0; i < messages; ++i) {
+      auto data = pattern(bytes);
+      std::vector<std::byte> buffer(bytes);
+      Transfer send = send_to(1, data, 5), receive = receive_from(0, buffer, 5);
+      b.receive(receive);
+      a.send(send);
+      settle();
+      EXPECT_EQ(buffer, data);
+      past += receive.past_cache ? 1 : 0;
+    }
+    return past;
+  };
+  EXPECT_EQ(0, past_of(8, kCache / 4 - 1));
+  EXPECT_EQ(4, past_of(8, kCache / 4));
+  EXPECT_EQ(0, past_of(8, kMaxPayload));
+  EXPECT_TRUE(b.problem().ok());
+}
+
 // The receive is posted when a part of it has been kept; what follows goes straight into it.
 TEST_F(MessengerTest, AReceiveTakesAMessageOfWhichAPartHasCome) {
   from_a.link = true;

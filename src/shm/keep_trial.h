@@ -20,7 +20,8 @@ class KeepTrial {
  public:
   bool usual() const { return usual_; }  // whether it is kept past the cache
   bool next() const { return way_; }     // the same for the next operation, of which took() will tell
-  // What that took, in any unit for a byte.
+  // What that took, in any unit for a byte. Of operations that overlap some count for the other way: those
+  // that end among the first of a way, which do not count.
   void took(double cost) {
     if (++operations_ <= kSettling) return;
     const bool trial = way_ != usual_;
@@ -39,7 +40,7 @@ class KeepTrial {
 
  private:
   // In operations: how many of a way what came before them still disturbs; a trial; how long a way is used.
-  static constexpr uint32_t kSettling = 2, kTrial = 4, kFewest = 64, kMost = 512;
+  static constexpr uint32_t kSettling = 2, kTrial = 4, kFewest = 64, kMost = 400;
   static constexpr double kSame = 1.25;
 
   bool usual_ = true, way_ = true;  // way_: now, another one in a trial

@@ -122,7 +122,7 @@ struct SegmentHeader {
 
 // Head and tail of one ring each, in lines of their own. `head` is of the ring to that peer, `tail` is how
 // far this rank has read the ring from that peer; `read` and `stream_read` are what it finds of reading that
-// and the peer's outbox.
+// and the peer's outbox, on a line that the peer does not read with `tail`: it times how long that takes.
 struct RingCursors {
   alignas(128) std::atomic<uint64_t> head;
   CopyTrial trial;

@@ -29,7 +29,7 @@ TEST(KeepTrial, AChangeIsSeenSoon) {
   past_of(trial, 1000, 10, 15);
   past_of(trial, 100, 16, 11);  // the one in use takes longer
   EXPECT_EQ(past_of(trial, 30, 16, 11), 30);
-  past_of(trial, 520, 7, 11);  // it takes as long as before, and the other one less
+  past_of(trial, 300, 7, 11);  // it takes as long as before, and the other one less
   EXPECT_LT(past_of(trial, 100, 7, 11), 2);
 }
 

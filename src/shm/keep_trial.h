@@ -40,7 +40,7 @@ class KeepTrial {
 
  private:
   // In operations: how many of a way what came before them still disturbs; a trial; how long a way is used.
-  static constexpr uint32_t kSettling = 2, kTrial = 4, kFewest = 64, kMost = 400;
+  static constexpr uint32_t kSettling = 1, kTrial = 3, kFewest = 64, kMost = 400;
   static constexpr double kSame = 1.25;
 
   bool usual_ = true, way_ = true;  // way_: now, another one in a trial

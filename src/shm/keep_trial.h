@@ -20,8 +20,8 @@ class KeepTrial {
  public:
   bool usual() const { return usual_; }  // whether it is kept past the cache
   bool next() const { return way_; }     // the same for the next operation, of which took() will tell
-  // What that took, in any unit for a byte. Of operations that overlap some count for the other way: those
-  // that end among the first of a way, which do not count.
+  // What that took, in any unit for a byte. Where operations overlap, one that ends after a change
+  // of way counts for the new one: the first of each are left out.
   void took(double cost) {
     if (++operations_ <= kSettling) return;
     const bool trial = way_ != usual_;

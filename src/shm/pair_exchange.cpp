@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <atomic>
 
+#include "base/cache_hints.h"
 #include "base/copy.h"
-#include "base/demote.h"
 
 namespace floe {
 

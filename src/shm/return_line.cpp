@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <atomic>
 
+#include "base/cache_hints.h"
 #include "base/copy.h"
-#include "base/demote.h"
 #include "base/types.h"
 #include "reduce/reduce.h"
 #include "shm/per_rank.h"

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
+#include "base/cache_hints.h"
 #include "base/copy.h"
-#include "base/demote.h"
 
 namespace floe {
 namespace {
@@ -50,8 +50,8 @@ bool RingWriter::try_write(const PacketHeader& header, std::span<const std::byte
   head_->store(written_, std::memory_order_release);
   demote(place, need, *head_);
   const std::byte* const next = data_ + at_;
-  __builtin_prefetch(next, 1);
-  __builtin_prefetch(next + RingRecord::kAlign, 1);
+  prefetch_to_write(next);
+  prefetch_to_write(next + RingRecord::kAlign);
   return true;
 }
 

@@ -56,6 +56,7 @@ uint64_t SmallExchange::State::publish(const LocalRanks& ranks, const void* data
   slot.publish(Flag::word(turn, hash));
   // Who is ahead of those who read has no time to spend on more than a few lines.
   if (way == Way::kAnswered || bytes <= SmallSlot::kFew) slot.pass_on(bytes);
+  take_back(ranks, bytes, way);
   return turn;
 }
 
@@ -70,6 +71,7 @@ uint64_t SmallExchange::State::end(const LocalRanks& ranks, uint64_t bytes, uint
   slot.publish(Flag::word(turn, hash));
   if (way == Way::kExchanged) demote(data(ranks, ranks.self(), turn, bytes, way), bytes);
   if (way != Way::kAhead) slot.pass_on(way == Way::kAnswered ? bytes : 0);
+  take_back(ranks, bytes, way);
   return turn;
 }
 

@@ -10,8 +10,8 @@
 #include <cstring>
 #include <vector>
 
+#include "base/cache_hints.h"
 #include "base/copy.h"
-#include "base/demote.h"
 #include "base/pause.h"
 #include "shm/local_ranks.h"
 #include "shm/movement.h"
@@ -48,6 +48,12 @@ class SmallSlot {
   // Once it and that many bytes of data have been published, or read: the next one to touch them is another
   // rank.
   void pass_on(uint64_t bytes) const { demote(slot_, begin(bytes) + bytes); }
+  // Some turns before that many bytes are published: lines that a peer has read come back, if they are few,
+  // while ranks wait for each other, and not when they are written.
+  void take_back(uint64_t bytes) const {
+    if (bytes > kFew) return;
+    for (uint64_t at = 0; at < begin(bytes) + bytes; at += kLine) prefetch_to_write(slot_ + at);
+  }
 
   static constexpr uint64_t kLine = 64;
   static constexpr uint64_t kFew = 256;
@@ -111,6 +117,13 @@ class SmallExchange {
     // The same for data that the caller copies to where begin() says.
     std::byte* begin(const LocalRanks& ranks, uint64_t bytes, Way way);
     uint64_t end(const LocalRanks& ranks, uint64_t bytes, uint32_t hash, Way way) const;
+    // The slot of a turn so far ahead that no peer looks at it yet, to be filled like this one. Who waits for
+    // nobody has no time to spend on more than a line.
+    void take_back(const LocalRanks& ranks, uint64_t bytes, Way way) const {
+      constexpr uint64_t kAhead = 4;
+      if (way == Way::kAhead && bytes > SegmentLayout::kBesideFlag) return;
+      SmallSlot(ranks.own(), turn + kAhead).take_back(way == Way::kExchanged ? 0 : bytes);
+    }
     // The `bytes` that `rank` has published in that turn, the last one that this rank has taken.
     std::byte* data(const LocalRanks& ranks, uint32_t rank, uint64_t turn, uint64_t bytes, Way way) const {
       if (way == Way::kExchanged) return ranks[(rank + exchanges) % 2].exchange();

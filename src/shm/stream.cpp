@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/demote.h"
+#include "base/cache_hints.h"
 #include "base/types.h"
 
 namespace floe {

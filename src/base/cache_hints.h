@@ -1,4 +1,4 @@
-// A hint for memory that other cores take next.
+// Hints for lines that go from core to core.
 #pragma once
 
 #if defined(__x86_64__)
@@ -18,6 +18,17 @@ inline const bool kCanDemote = [] {
   return __get_cpuid_count(kFeatures, 0, &a, &b, &c, &d) != 0 && (c & kCldemote) != 0;
 }();
 #endif
+
+// Has this core own the line that `at` is in, so that a store there need not wait for it.
+// __builtin_prefetch() for writing only fetches it where the compiler may not use this instruction, which any
+// x86-64 CPU takes.
+inline void prefetch_to_write(const void* at) {
+#if defined(__x86_64__)
+  asm volatile("prefetchw %0" : : "m"(*static_cast<const char*>(at)));
+#else
+  __builtin_prefetch(at, 1);
+#endif
+}
 
 // Moves the lines of [begin, begin + bytes) to the cache that all cores share, from where another one fetches
 // them sooner than from this one's own. Nothing where the CPU has no such instruction.

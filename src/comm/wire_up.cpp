@@ -203,10 +203,10 @@ std::vector<unsigned> WireUp::cpus_of_host(const std::vector<Card>& cards) const
   return {cpus.begin(), cpus.end()};
 }
 
-bool WireUp::oversubscribed(const std::vector<Card>& cards) const {
+uint32_t WireUp::ranks_per_cpu_here(const std::vector<Card>& cards) const {
   const auto here = [&](const Card& card) { return card.host == cards[config_.rank].host; };
   const auto ranks = std::count_if(cards.begin(), cards.end(), here);
-  return static_cast<size_t>(ranks) > cpus_of_host(cards).size();
+  return ranks_per_cpu(static_cast<uint32_t>(ranks), cpus_of_host(cards).size());
 }
 
 Result<bool> WireUp::all_share(const Status& mine, const std::vector<Card>& cards, Spread* spread) {
@@ -231,7 +231,7 @@ Result<bool> WireUp::all_share(const Status& mine, const std::vector<Card>& card
 
 bool WireUp::may_ring_unfenced(const GroupConfig& group) const {
   constexpr uint32_t kMost = 16;
-  return config_.size <= kMost && !group.oversubscribed && engine_.bell().fences_all() &&
+  return config_.size <= kMost && group.ranks_per_cpu == 1 && engine_.bell().fences_all() &&
          std::all_of(group.members.begin(), group.members.end(),
                      [](const Member& member) { return !member.bell || member.bell->fences_all(); });
 }
@@ -250,7 +250,7 @@ Result<GroupConfig> WireUp::connect() {
   std::vector<Card> cards;
   FLOE_TRY(exchange_cards(&cards));
   group.key = cards[0].key;
-  group.oversubscribed = oversubscribed(cards);
+  group.ranks_per_cpu = ranks_per_cpu_here(cards);
 
   auto members = share_memory(cards);
   listener_.reset();
@@ -287,8 +287,7 @@ Result<GroupConfig> WireUp::connect() {
     }
     if (arenas_.size() != segments.size()) arenas_.clear();
     if (one_host) {
-      const Surroundings where{config_.size, ranks_per_cpu(config_.size, cpus_of_host(cards).size()),
-                               spread.one_cache, spread.memory_percent};
+      const Surroundings where{config_.size, group.ranks_per_cpu, spread.one_cache, spread.memory_percent};
       group.direct = std::make_unique<DirectPath>(segments, self, Choices(*model_, where), std::move(arenas_),
                                                   cache_bytes(where));
       group.rings_unfenced = may_ring_unfenced(group);

@@ -45,8 +45,8 @@ class WireUp {
   Status exchange_cards(std::vector<Card>* cards);
   // Those that the ranks of this host may use together.
   std::vector<unsigned> cpus_of_host(const std::vector<Card>& cards) const;
-  // Whether the ranks of this host are more than these.
-  bool oversubscribed(const std::vector<Card>& cards) const;
+  // Of the ranks of this host, on each of these, at most.
+  uint32_t ranks_per_cpu_here(const std::vector<Card>& cards) const;
   // Whether no rank has failed to share memory, `mine` being how it went here; and how far the CPUs are from
   // each other, as rank 0 sees it: all must choose alike.
   Result<bool> all_share(const Status& mine, const std::vector<Card>& cards, Spread* spread);

@@ -46,6 +46,12 @@ class Crowd {
     if (last.waits()) own_->set_last(last.without_wait());
   }
 
+  // Whether that rank runs on another CPU, as it seems.
+  static bool runs_elsewhere(const CpuBoard& peer) {
+    const CpuNote last = peer.last();
+    return !last.waits() && !last.is_of(this_cpu());
+  }
+
   // What a yield of a slice or more tells.
   void came_back(uint32_t cpu, Clock::time_point before, Clock::time_point after);
   bool is_at(Clock::time_point now) const {
@@ -53,6 +59,9 @@ class Crowd {
   }
 
   static constexpr Millis kSlice{2}, kRemembered{100};
+  // Looks for what ranks do that run elsewhere, before the CPU is given up: about as long as a switch to
+  // another rank and back takes (two-phase waiting: Karlin et al., SOSP 1991).
+  static constexpr int kLooks = 30;
 
  private:
   static uint32_t this_cpu() { return static_cast<uint32_t>(std::max(0, ::sched_getcpu())); }

@@ -164,6 +164,9 @@ int Engine::progress() {
   int moved = fabric_ && !busy_.empty() ? fabric_->progress(*this) : 0;
   for (size_t i = 0; i < busy_.size(); ++i)
     moved += within_memory(*busy_[i], [](Group& group) { return group.progress(); });
+  if (oversubscribed_)
+    awaits_runners_.store(moved == 0 && busy_.size() == 1 && busy_[0]->awaits_runners(),
+                          std::memory_order_relaxed);
   constexpr uint32_t kPassesPerClock = 32;  // reading the clock costs as much as a pass
   if (++passes_ % kPassesPerClock == 0 && Clock::now() - last_check_ > kCheckEvery) check();
   for (size_t i = 0; i < busy_.size();) {
@@ -294,15 +297,22 @@ bool Engine::wait(const Operation& operation, Deadline until) {
     const auto now = Clock::now();
     pace_.moved(now - std::exchange(quiet_since, now));
   };
+  int looks = Crowd::kLooks;
   for (uint32_t turn = 0; !operation.complete(); ++turn) {
     int moved = 0;
     if (pass(&moved) && moved != 0) {
       spinner.reset();
       keep_pace();
+      looks = Crowd::kLooks;
     }
     if (operation.complete()) return true;
     constexpr uint32_t kTurnsPerClock = 64;
     if (turn % kTurnsPerClock == 0 && until.passed()) return false;
+    if (looks > 0 && awaits_runners_.load(std::memory_order_relaxed)) {
+      --looks;
+      pause_cpu();
+      continue;
+    }
     if (!spinner.step(is_slow())) continue;
     if (until.passed()) return false;
     if (sleep(std::min(until.left(), spinner.longest_sleep()), [&] { return operation.complete(); })) {

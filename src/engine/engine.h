@@ -141,7 +141,8 @@ class Engine final : private PacketSink {
   bool apart_ = false, oversubscribed_ = false;  // some group's ranks are on several hosts, or share CPUs
   std::atomic<uint32_t> spins_{0}, yields_{0};   // of waits, before they sleep; hints
   Crowd crowd_;
-  std::atomic<bool> paced_{false};  // waits may sleep soon: see Pace; a hint
+  std::atomic<bool> awaits_runners_{false};  // as of the last pass; a hint
+  std::atomic<bool> paced_{false};           // waits may sleep soon: see Pace; a hint
   Pace pace_;
   std::atomic<bool> any_busy_{false};       // !busy_.empty(), for the worker
   std::atomic<uint32_t> waiters_{0};        // threads in wait()

@@ -45,7 +45,7 @@ struct GroupConfig {
   uint64_t key = 0;  // random, the same on all ranks, on every packet
   uint32_t rank = 0;
   uint64_t timeout_ms = 0;
-  bool oversubscribed = false;  // more ranks than CPUs on this host: whoever spins keeps others from running
+  uint32_t ranks_per_cpu = 1;  // at most, on this host; of more than one, who spins keeps others from running
   bool rings_unfenced = false;  // the same on all its ranks: see Bell::fences_all()
   std::vector<Member> members;
   std::unique_ptr<ShmTransport> shm;   // if any member's route uses it
@@ -64,7 +64,7 @@ class Group final : public PacketSink {
   DirectPath* direct() const { return config_.direct.get(); }
   const std::vector<Member>& members() const { return config_.members; }
   const Control* control() const { return config_.control.get(); }
-  bool oversubscribed() const { return config_.oversubscribed; }
+  bool oversubscribed() const { return config_.ranks_per_cpu > 1; }
   // Who shares this rank's CPUs, if it is oversubscribed. It outlives the group.
   void set_crowd(Crowd& crowd) { crowd_ = &crowd; }
   bool rings_unfenced() const { return config_.rings_unfenced; }
@@ -114,6 +114,9 @@ class Group final : public PacketSink {
   void hear_of_ends();
   // What need not be done on every pass: liveness, peers' faults, deadlines, probes.
   void check();
+  // Whether all ranks that the first operation waits for run on other CPUs, as it seems, where ranks share
+  // them: what they do comes sooner than another rank has had this one.
+  bool awaits_runners() const;
   // Wakes peers that sleep, if anything was published for them since the last call.
   void wake_peers();
 
@@ -178,6 +181,10 @@ class Group final : public PacketSink {
   template <class Protocol>
   bool run_at_once(Protocol& op);
   bool give_way();
+  int looks_at_runners() const;
+  int looks_at_sender(const Transfer& message) const;
+  template <class F>
+  bool all_run_elsewhere(F&& waits_for) const;
   void remember(const Descriptor& descriptor) {
     ++collective_sequence_;
     recent_[collective_sequence_ % recent_.size()] = {collective_sequence_, descriptor};

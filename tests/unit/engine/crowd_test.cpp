@@ -2,6 +2,7 @@
 #include "engine/crowd.h"
 
 #include <gtest/gtest.h>
+#include <sched.h>
 
 #include <deque>
 
@@ -96,6 +97,26 @@ TEST_F(CrowdTest, TakesAnythingForANote) {
     boards_[1].slice_word = word;
     comes_back(0);
   }
+}
+
+TEST(Crowd, TellsARankThatRunsOnAnotherCpu) {
+  cpu_set_t here;
+  CPU_ZERO(&here);
+  CPU_SET(static_cast<unsigned>(::sched_getcpu()), &here);
+  cpu_set_t before;
+  ASSERT_EQ(::sched_getaffinity(0, sizeof(before), &before), 0);
+  ASSERT_EQ(::sched_setaffinity(0, sizeof(here), &here), 0);
+  const auto cpu = static_cast<uint32_t>(::sched_getcpu());
+  CpuBoard peer{};
+  const auto noted = [&](uint32_t at, bool waits) {
+    peer.set_last({Clock::now(), at, waits});
+    return Crowd::runs_elsewhere(peer);
+  };
+  EXPECT_TRUE(noted(cpu + 1, false));
+  EXPECT_FALSE(noted(cpu + 1, true)) << "waits, for this rank perhaps";
+  EXPECT_FALSE(noted(cpu, false)) << "cannot go on before this one gives up the CPU";
+  EXPECT_FALSE(noted(cpu, true));
+  EXPECT_EQ(::sched_setaffinity(0, sizeof(before), &before), 0);
 }
 
 TEST(Crowd, TellsPeersThatTheRankWaitsUntilItLeaves) {

@@ -9,7 +9,6 @@
 #include <utility>
 
 #include "base/log.h"
-#include "base/pause.h"
 #include "base/thread.h"
 #include "boot/random.h"
 #include "topo/topology.h"
@@ -297,23 +296,16 @@ bool Engine::wait(const Operation& operation, Deadline until) {
     const auto now = Clock::now();
     pace_.moved(now - std::exchange(quiet_since, now));
   };
-  int looks = Crowd::kLooks;
   for (uint32_t turn = 0; !operation.complete(); ++turn) {
     int moved = 0;
     if (pass(&moved) && moved != 0) {
       spinner.reset();
       keep_pace();
-      looks = Crowd::kLooks;
     }
     if (operation.complete()) return true;
     constexpr uint32_t kTurnsPerClock = 64;
     if (turn % kTurnsPerClock == 0 && until.passed()) return false;
-    if (looks > 0 && awaits_runners_.load(std::memory_order_relaxed)) {
-      --looks;
-      pause_cpu();
-      continue;
-    }
-    if (!spinner.step(is_slow())) continue;
+    if (!spinner.step(is_slow(), awaits_runners_.load(std::memory_order_relaxed))) continue;
     if (until.passed()) return false;
     if (sleep(std::min(until.left(), spinner.longest_sleep()), [&] { return operation.complete(); })) {
       spinner.wake();

@@ -1,20 +1,11 @@
 #include "engine/group.h"
 
 #include <algorithm>
-#include <new>
 
 #include "base/log.h"
-#include "base/pause.h"
 
 namespace floe {
 namespace {
-
-// Long enough for a peer that is some cache misses behind, short enough to hold the engine's lock for. Where
-// ranks share a CPU the peer may need this very one: see give_way().
-constexpr int kPolls = 400, kPollsOversubscribed = 2;
-// Looking for sleepers may have a fence in it, which waits until what was published has left this core. A
-// peer that published before it slept is found without: the look comes last then.
-constexpr int kPollsBeforeWaking = 16;
 
 std::vector<Messenger::Route> routes(const std::vector<Member>& members) {
   std::vector<Messenger::Route> result;
@@ -22,8 +13,6 @@ std::vector<Messenger::Route> routes(const std::vector<Member>& members) {
   for (const Member& member : members) result.push_back(member.route);
   return result;
 }
-
-bool runs_elsewhere(const Member& member) { return member.bell && Crowd::runs_elsewhere(member.bell->cpu()); }
 
 }  // namespace
 
@@ -53,100 +42,6 @@ void Group::enqueue(std::shared_ptr<Collective> collective) {
   if (fault_.ok() && collectives_.size() == 1) step_collectives();
 }
 
-Status Group::run(const Descriptor& descriptor, DirectOperation& op, std::shared_ptr<Collective>* late) {
-  if (!may_run_at_once()) {
-    *late = std::make_shared<DirectCollective>(descriptor, op);
-    return start(*late);
-  }
-  remember(descriptor);
-  if (op.visit([this](auto& protocol) { return run_at_once(protocol); })) return {};
-  *late = std::make_shared<DirectCollective>(descriptor, op);
-  enqueue(*late);
-  return {};
-}
-
-std::shared_ptr<Collective> Group::continue_small(const Descriptor& descriptor, SmallExchange op) {
-  published_ = true;
-  if (run_at_once(op)) return nullptr;
-  auto late =
-      std::make_shared<DirectCollective>(descriptor, DirectOperation(std::in_place_type<SmallExchange>, op));
-  enqueue(late);
-  return late;
-}
-
-// Where ranks share CPUs, before the second look: an operation of its own, for the engine to wait for, costs
-// more than a fifth of the time of a switch to the peer and back. Once, as the engine's lock is held
-// meanwhile.
-bool Group::give_way() {
-  if (!crowd_) return false;
-  wake_peers();
-  Clock::time_point yielded{};
-  if (!crowd_->yield(&yielded)) return false;
-  crowd_->leave();
-  return true;
-}
-
-// How often to look for what ranks do that run on other CPUs before this one is given up: 4 ranks on 2 CPUs,
-// a CPU for each pair, take 2.6 us for sendrecv of 8 B, not 3.2, and 11 us for the slowest in a hundred,
-// not 20. Where more share a CPU nothing is gained: one of them has something to do meanwhile.
-int Group::looks_at_runners() const {
-  constexpr uint32_t kMostRanksPerCpu = 2;
-  return oversubscribed() && config_.ranks_per_cpu <= kMostRanksPerCpu ? Crowd::kLooks : 0;
-}
-
-// Longer ones keep their sender busy for longer than that.
-int Group::looks_at_sender(const Transfer& message) const {
-  constexpr uint64_t kMostBytes = 4096;
-  return message.sources.empty() && message.bytes <= kMostBytes ? looks_at_runners() : 0;
-}
-
-// Whether there are ranks that are waited for, and all of them do, as it seems.
-template <class F>
-bool Group::all_run_elsewhere(F&& waits_for) const {
-  bool some = false;
-  for (uint32_t peer = 0; peer < size(); ++peer) {
-    if (peer == rank() || !waits_for(peer)) continue;
-    if (!runs_elsewhere(config_.members[peer])) return false;
-    some = true;
-  }
-  return some;
-}
-
-bool Group::awaits_runners() const {
-  const auto all_run = [this](const Operation& operation) {
-    return all_run_elsewhere([&](uint32_t peer) { return operation.waits_for(peer); });
-  };
-  if (!collectives_.empty()) return looks_at_runners() > 0 && all_run(*collectives_.front());
-  if (messages_.empty()) return false;
-  return looks_at_sender(messages_.front()->transfer()) > 0 && all_run(*messages_.front());
-}
-
-template <class Protocol>
-bool Group::run_at_once(Protocol& op) {
-  const int polls = oversubscribed() ? kPollsOversubscribed : kPolls;
-  int looks = looks_at_runners();
-  for (int turn = 0; turn < polls; ++turn) {
-    if (turn == 1 && looks > 0 && all_run_elsewhere([&](uint32_t peer) { return op.waits_for(peer); })) {
-      --looks;
-      turn = 0;
-      pause_cpu();
-    } else if (turn == 1 && oversubscribed() && !give_way()) {
-      return false;
-    }
-    const Poll poll = op.poll();
-    if (poll == Poll::kMismatch || poll == Poll::kInvalid) return false;
-    if (poll != Poll::kPending) published_ = true;
-    if (poll == Poll::kDone || turn == kPollsBeforeWaking) wake_peers();
-    if (poll == Poll::kDone) {
-      ++completed_;
-      return true;
-    }
-    // A pause is as long as a cache miss: not while the peer's flag may be on its way.
-    if (poll == Poll::kPending && turn > kPollsBeforeWaking) pause_cpu();
-  }
-  return false;
-}
-
 Status Group::start(std::shared_ptr<MessageOperation> message) {
   FLOE_TRY(refusal(message->descriptor()));
   const bool is_send = static_cast<Kind>(message->descriptor().kind) == Kind::kSend;
@@ -163,58 +58,6 @@ Transfer& Group::take_up(std::shared_ptr<MessageOperation> message) {
   message->started(++message_sequence_, config_.name, config_.timeout_ms);
   message->started_at(messages_.size(), ended_messages_);
   return messages_.emplace_back(std::move(message))->transfer();
-}
-
-Status Group::receive(Transfer& receive, std::shared_ptr<MessageOperation>* late) {
-  const auto operation = [&] { return std::make_shared<MessageOperation>(receive.descriptor, receive); };
-  const Member& source = config_.members[receive.peer];
-  const bool from_several = !receive.sources.empty(), near = from_several || source.segment;
-  check_alarm();
-  if (!fault_.ok() || peer_fault_ || busy() || !config_.shm || !near) return start(*late = operation());
-  struct : TransferOwner {
-    void on_transfer(Transfer&) override { ended = true; }
-    bool ended = false;
-  } owner;
-  receive.owner = &owner;
-  try {
-    messenger_.receive(receive);
-    ShmTransport& shm = *config_.shm;
-    const int polls = oversubscribed() ? kPollsOversubscribed : kPolls;
-    int looks = looks_at_sender(receive);
-    for (int turn = 0; !owner.ended && turn < polls; ++turn) {
-      if (turn == 1 && looks > 0 && runs_elsewhere(source)) {
-        --looks;
-        turn = 0;
-        pause_cpu();
-      } else if (turn == 1 && oversubscribed() && !give_way()) {
-        break;
-      }
-      const int packets = from_several ? shm.progress(*this) : shm.drain(source.route.peer, *this);
-      if (packets == 0 && turn > kPollsBeforeWaking) pause_cpu();
-    }
-    if (owner.ended) {
-      ++message_sequence_;
-      ++completed_;
-      wake_peers();
-      return {};
-    }
-    if (!fault_.ok()) return refusal(receive.descriptor);
-    *late = operation();
-    messenger_.move(receive, take_up(*late));
-    return {};
-  } catch (const std::bad_alloc&) {
-    out_of_memory();  // here: until then `receive` may be written to
-    throw;
-  }
-}
-
-bool Group::send_at_once(Transfer& send) {
-  check_alarm();
-  if (!fault_.ok() || peer_fault_ || !messenger_.send_at_once(send)) return false;
-  ++message_sequence_;
-  ++completed_;
-  wake_peers();
-  return true;
 }
 
 int Group::step_collectives() {

@@ -31,12 +31,18 @@ class Spinner {
   void reset() {
     leave_crowd();
     count_ = 0;
+    looks_ = Crowd::kLooks;
     yielded_ = {};
     wake();
   }
   void wake() { quiet_since_ = {}; }
-  // True when it is time to sleep; `soon`: without yielding before.
-  bool step(bool soon = false) {
+  // True when it is time to sleep; `soon`: without yielding before. `runners`: see Group::awaits_runners().
+  bool step(bool soon = false, bool runners = false) {
+    if (runners && looks_ > 0) {
+      --looks_;
+      pause_cpu();
+      return false;
+    }
     if (count_ < spins_)
       pause_cpu();
     else if (count_ >= spins_ + (soon ? 0 : yields_) || (crowd_ && !crowd_->yield(&yielded_)))
@@ -63,6 +69,7 @@ class Spinner {
   uint32_t spins_, yields_;
   Crowd* crowd_;
   uint32_t count_ = 0;
+  int looks_ = Crowd::kLooks;
   Clock::time_point yielded_{};      // see Crowd::yield
   Clock::time_point quiet_since_{};  // the clock's beginning: before the first sleep
 };

@@ -105,7 +105,9 @@ bool LocalRun::start(int argc, char** argv) {
   const pid_t parent = getpid();
   for (uint32_t rank = 0; rank < ranks; ++rank) {
     auto variables = rank_environment(rank, ranks, port);
-    const int64_t cpu = ranks <= cpus.size() ? int64_t{cpus[rank]} : -1;
+    // Ranks that share CPUs, too: where they may run anywhere, and yield every few microseconds, Linux has
+    // four of them on one of two CPUs as often as not, and the other one idle, whatever library they use.
+    const int64_t cpu = cpus.empty() ? -1 : int64_t{cpus[rank % cpus.size()]};
     auto words = pointers(arguments), settings = pointers(variables);
     const pid_t pid = fork();
     if (pid == 0) become_rank(parent, cpu, words.data(), settings.data());

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <set>
 
 #include "topo/topology.h"
 
@@ -54,6 +55,10 @@ Status Session::find_cpus() {
 std::string Session::who() const { return comm_ ? std::to_string(rank_) : "?"; }
 
 bool Session::pinned() const { return std::find(cpus_.begin(), cpus_.end(), -1) == cpus_.end(); }
+
+size_t Session::cpus() const {
+  return pinned() ? std::set<int64_t>(cpus_.begin(), cpus_.end()).size() : my_cpus_.size();
+}
 
 std::string Session::describe_cpus() const {
   if (!pinned()) return "not pinned";

@@ -32,7 +32,8 @@ class Session {
   const Ticks& ticks() const { return ticks_; }
   bool one_host() const { return one_host_; }
   bool pinned() const;  // every rank is, to one CPU
-  bool share_cpus() const { return one_host_ && !pinned() && ranks_ > my_cpus_.size(); }
+  size_t cpus() const;  // that ranks of this host may run on
+  bool share_cpus() const { return one_host_ && ranks_ > cpus(); }
   const std::vector<unsigned>& my_cpus() const { return my_cpus_; }  // that this rank may run on
   std::string who() const;                                           // the rank, "?" before join()
   std::string describe_cpus() const;                                 // "CPUs 0, 1"

@@ -24,7 +24,7 @@ std::string cost_model_of_environment() {
 Surroundings surroundings(const Session& session) {
   Surroundings where;
   where.ranks = session.ranks();
-  if (!session.pinned()) where.ranks_per_cpu = ranks_per_cpu(session.ranks(), session.my_cpus().size());
+  if (session.share_cpus()) where.ranks_per_cpu = ranks_per_cpu(session.ranks(), session.cpus());
   return where;
 }
 

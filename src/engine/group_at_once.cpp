@@ -35,8 +35,10 @@ bool Group::give_way() {
 // a CPU for each pair, take 2.6 us for sendrecv of 8 B, not 3.2, and 11 us for the slowest in a hundred,
 // not 20. Where more share a CPU nothing is gained: one of them has something to do meanwhile.
 int Group::looks_at_runners() const {
-  constexpr uint32_t kMostRanksPerCpu = 2;
-  return oversubscribed() && config_.ranks_per_cpu <= kMostRanksPerCpu ? Crowd::kLooks : 0;
+  // A look takes a line from each rank that is waited for.
+  constexpr uint32_t kMostRanksPerCpu = 2, kMostRanks = 16;
+  const bool few = config_.ranks_per_cpu <= kMostRanksPerCpu && size() <= kMostRanks;
+  return oversubscribed() && few ? Crowd::kLooks : 0;
 }
 
 // Longer ones keep their sender busy for longer than that.

@@ -56,6 +56,21 @@ TEST(Spinner, IsNoWaitOnceSomethingMoves) {
   EXPECT_FALSE(board.last().waits());
 }
 
+TEST(Spinner, LooksForRanksThatRunElsewhereBeforeItYields) {
+  CpuBoard board{};
+  Crowd crowd(board);
+  Spinner spinner(0, 1, &crowd);
+  for (int wait = 0; wait < 2; ++wait) {
+    for (int look = 0; look < Crowd::kLooks; ++look) {
+      EXPECT_FALSE(spinner.step(true, true)) << "nor does it sleep";
+      EXPECT_FALSE(board.last().waits()) << look;
+    }
+    spinner.step(false, true);
+    EXPECT_TRUE(board.last().waits()) << "no longer than that";
+    spinner.reset();  // something has moved
+  }
+}
+
 TEST(Spinner, IsNoWaitOnceItIsOver) {
   CpuBoard board{};
   Crowd crowd(board);

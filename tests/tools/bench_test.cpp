@@ -6,8 +6,10 @@
 namespace floe::bench {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::DoubleNear;
 using ::testing::Each;
+using ::testing::SizeIs;
 
 Statistics times(double p50, double p99) { return {p50, p50, p50, p99}; }
 
@@ -97,28 +99,55 @@ TEST(Buffers, LieAtTheOffsetAndInPlaceWhereFloeSays) {
   }
 }
 
-TEST(Measure, ChecksTheFirstAndTheLastCall) {
-  const Case what{find_operation("all_reduce"), FLOE_INT32, 8, false, {}};
-  std::vector<int32_t> send(8), recv(8);
-  const Call call{send.data(), recv.data(), 8, FLOE_INT32, 0, 1, false};
-  const Ticks ticks;
-  int calls = 0;
-  const auto wrong_at = [&](int call_number) {
-    Timings timings;
-    calls = 0;
+// An all_reduce of one rank, whose call number `wrong` has a wrong result.
+class Measure : public testing::Test {
+ protected:
+  bool run(int wrong, Timings& timings) {
+    const Case what{find_operation("all_reduce"), FLOE_INT32, 8, false, {}};
+    std::vector<int32_t> send(8), recv(8);
+    const Call call{send.data(), recv.data(), 8, FLOE_INT32, 0, 1, false};
+    calls_ = 0;
     const auto once = [&] {
       recv = send;
-      if (++calls == call_number) ++recv[3];
+      if (++calls_ == wrong) ++recv[3];
       return true;
     };
-    EXPECT_TRUE(measure(what, call, ticks, 5, once, timings));
-    EXPECT_THAT(timings.us, Each(testing::Ge(0)));
-    EXPECT_EQ(timings.us.size(), 5u);
+    const auto meet = [&] {
+      calls_before_meeting_ = calls_;
+      return meets_;
+    };
+    return measure(what, call, Ticks(), 5, once, meet, timings);
+  }
+  uint64_t errors(int wrong) {
+    Timings timings;
+    EXPECT_TRUE(run(wrong, timings));
     return timings.errors;
-  };
-  EXPECT_EQ(wrong_at(0), 0u);
-  EXPECT_EQ(wrong_at(1), 1u);
-  EXPECT_EQ(wrong_at(5), 1u);
+  }
+
+  int calls_ = 0, calls_before_meeting_ = 0;
+  bool meets_ = true;
+};
+
+TEST_F(Measure, ChecksTheFirstAndTheLastCall) {
+  EXPECT_EQ(errors(0), 0u);
+  EXPECT_EQ(errors(1), 1u);
+  EXPECT_EQ(errors(6), 1u);
+}
+
+// Which takes a while, and not as long on each rank.
+TEST_F(Measure, TimesCallsOnceAllRanksHaveCheckedTheFirst) {
+  Timings timings;
+  EXPECT_TRUE(run(0, timings));
+  EXPECT_EQ(calls_before_meeting_, 1);
+  EXPECT_EQ(calls_, 6);
+  EXPECT_THAT(timings.us, AllOf(SizeIs(5), Each(testing::Ge(0))));
+}
+
+TEST_F(Measure, EndsWhereRanksDoNotMeet) {
+  meets_ = false;
+  Timings timings;
+  EXPECT_FALSE(run(0, timings));
+  EXPECT_EQ(calls_, 1);
 }
 
 }  // namespace

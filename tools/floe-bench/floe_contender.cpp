@@ -47,8 +47,12 @@ Result<Timings> FloeContender::run(const Case& asked, uint64_t iterations) {
     status = run_call(what.op->kind, session_.comm(), *call);
     return status == FLOE_OK;
   };
+  const auto meet = [&] {
+    status = floe_barrier(session_.comm(), nullptr);
+    return status == FLOE_OK;
+  };
   Timings timings;
-  if (!measure(what, *call, session_.ticks(), iterations, once, timings))
+  if (!measure(what, *call, session_.ticks(), iterations, once, meet, timings))
     return error(status, "{}: {}", floe_status_string(status), floe_last_error());
   return timings;
 }

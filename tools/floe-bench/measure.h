@@ -74,11 +74,13 @@ struct IdleWork {
   std::vector<Part> checks;  // of what this rank sends
 };
 
-// `iterations` calls of `function` with new data each, every one timed alone; the results of the first and
-// the last are checked. False as soon as `function` returns false.
-template <class Function>
+// `iterations` calls of `function` with new data each, every one timed alone, after another one, which is
+// not; the results of that and of the last are checked. To check takes longer than a call, and not as long on
+// each rank: then ranks `meet`, or whoever is done first would measure the others' checks. False as soon as
+// one of both returns false.
+template <class Function, class Meet>
 bool measure(const Case& what, const Call& call, const Ticks& ticks, uint64_t iterations, Function&& function,
-             Timings& timings) {
+             Meet&& meet, Timings& timings) {
   const Operation& op = *what.op;
   const Pattern pattern(what.type, call.ranks);
   const auto expected = op.result(call);
@@ -89,8 +91,8 @@ bool measure(const Case& what, const Call& call, const Ticks& ticks, uint64_t it
   const bool fill_inside = what.manner.touch && op.sends(call.rank);
   volatile uint64_t sink = 0;
 
-  timings.us.resize(iterations);
-  for (uint64_t i = 0; i < iterations; ++i) {
+  timings.us.reserve(iterations);
+  for (uint64_t i = 0; i <= iterations; ++i) {
     if (!fill_inside) pattern.fill(call.send, send_count, call.rank, i);
     for (uint32_t fill = 0; fill < idle.fills; ++fill) pattern.fill(call.recv, call.count, call.rank, i);
     if (what.manner.cold) {
@@ -103,11 +105,12 @@ bool measure(const Case& what, const Call& call, const Ticks& ticks, uint64_t it
     if (!function()) return false;
     if (what.manner.touch) sink = sink + read_all(call.recv, recv_count * element);
     const uint64_t end = Ticks::now();
-    timings.us[i] = ticks.us(begin, end);
-    if (what.manner.cpu) timings.cpu_ns += process_cpu_ns() - cpu_begin;
-    if (i != 0 && i + 1 != iterations) continue;
+    if (i != 0) timings.us.push_back(ticks.us(begin, end));
+    if (i != 0 && what.manner.cpu) timings.cpu_ns += process_cpu_ns() - cpu_begin;
+    if (i != 0 && i != iterations) continue;
     timings.errors += pattern.errors(call.recv, expected, i);
     sink = sink + pattern.errors(call.send, idle.checks, i);
+    if (i == 0 && !meet()) return false;
   }
   return true;
 }

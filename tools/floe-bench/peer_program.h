@@ -119,7 +119,11 @@ Json run(Library& library, const Case& what, uint64_t iterations, Buffers& buffe
   library.place(what, *call);
   Timings timings;
   const auto once = [&] { return library.run(what.op->kind, *type, *call); };
-  if (!measure(what, *call, ticks, iterations, once, timings))
+  const auto meet = [&] {
+    library.barrier();
+    return true;
+  };
+  if (!measure(what, *call, ticks, iterations, once, meet, timings))
     return {{"error", "the library reported an error"}};
   return {{"us", timings.us}, {"cpu_ns", timings.cpu_ns}, {"errors", timings.errors}};
 }

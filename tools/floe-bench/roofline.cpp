@@ -47,7 +47,9 @@ Result<Timings> Roofline::run(const Case& what, uint64_t iterations) {
     pass(*call);
     return true;
   };
-  measure(own, *call, session_.ticks(), iterations, once, timings);
+  Status status;
+  const auto meet = [&] { return (status = session_.barrier()).ok(); };
+  if (!measure(own, *call, session_.ticks(), iterations, once, meet, timings)) return status;
   timings.errors = 0;
   return timings;
 }

@@ -65,7 +65,7 @@ std::string Session::describe_cpus() const {
   return fmt::format("on CPU{} {}", ranks_ == 1 ? "" : "s", fmt::join(cpus_, ", "));
 }
 
-Status Session::barrier() { return check(floe_barrier(comm_, nullptr)); }
+Status Session::barrier() const { return check(floe_barrier(comm_, nullptr)); }
 
 Status Session::take_largest(Statistics& s) {
   std::array values{s.min, s.p50, s.mean, s.p99};

@@ -38,7 +38,7 @@ class Session {
   std::string who() const;                                           // the rank, "?" before join()
   std::string describe_cpus() const;                                 // "CPUs 0, 1"
 
-  Status barrier();
+  Status barrier() const;
   // Each of them that of the rank where it is largest; on all ranks.
   Status take_largest(Statistics& statistics);
   Result<uint64_t> sum(uint64_t value);

@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <sys/eventfd.h>
 
 #include <climits>
@@ -18,16 +19,18 @@ constexpr uint32_t kPeer = 1;
 // This rank, 0, and a peer of which there is only the segment.
 class GroupTest : public testing::Test {
  protected:
-  GroupTest() {
+  explicit GroupTest(uint32_t ranks_per_cpu = 1) {
     GroupConfig config;
     config.name = "test";
     config.timeout_ms = 60'000;
+    config.ranks_per_cpu = ranks_per_cpu;
     std::vector<std::shared_ptr<Segment>> segments;
     for (uint32_t rank = 0; rank < 2; ++rank) {
       segments.push_back(*Segment::create(2, rank, 100 + rank));
       Member member;
       member.who = fmt::format("rank {} (of the test)", rank);
       member.segment = segments[rank];
+      member.bell = std::move(*Bell::create());
       config.members.push_back(std::move(member));
     }
     config.shm = std::make_unique<ShmTransport>(segments, 0);
@@ -60,17 +63,22 @@ class GroupTest : public testing::Test {
   }
   void end_process() { ASSERT_EQ(0, ::eventfd_write(pidfd_, 1)); }
 
-  // A receive from the peer, after all that the group hears of it.
-  const Status& status_of_a_receive() {
+  // A receive from the peer.
+  Status start_receive(uint64_t bytes = 1) {
     Transfer transfer;
-    transfer.data = &byte_;
-    transfer.bytes = 1;
+    bytes_.resize(bytes);
+    transfer.data = bytes_.data();
+    transfer.bytes = bytes;
     transfer.peer = kPeer;
     Descriptor descriptor;
     descriptor.kind = static_cast<uint8_t>(Kind::kRecv);
     transfer.descriptor = descriptor;
     receive_ = std::make_shared<MessageOperation>(descriptor, transfer);
-    if (const Status refused = group_->start(receive_); !refused.ok()) return refused_ = refused;
+    return group_->start(receive_);
+  }
+  // Its status after all that the group hears of the peer.
+  const Status& status_of_a_receive() {
+    if (const Status refused = start_receive(); !refused.ok()) return refused_ = refused;
     for (int pass = 0; pass < 3; ++pass) {
       group_->progress();
       group_->check();
@@ -83,7 +91,7 @@ class GroupTest : public testing::Test {
   SegmentHeader* peer_ = nullptr;
   SegmentHeader* own_ = nullptr;
   int pidfd_ = -1;
-  std::byte byte_{};
+  std::vector<std::byte> bytes_;
   std::shared_ptr<MessageOperation> receive_;
   Status refused_;
   std::unique_ptr<Group> group_;
@@ -154,6 +162,64 @@ TEST_F(GroupTest, AFaultThatAPeerPublishedBeforeItEndedCounts) {
   publish(RankState::kFailed, FLOE_ERR_MISMATCH, 0, "rank 0 called something else");
   end_process();
   EXPECT_EQ(FLOE_ERR_MISMATCH, status_of_a_receive().code());
+}
+
+// Ranks that share CPUs look for what runs on another one before they give up their own.
+class RanksThatShareCpus : public GroupTest {
+ protected:
+  explicit RanksThatShareCpus(uint32_t ranks_per_cpu = 2) : GroupTest(ranks_per_cpu) {
+    // No CPU of any machine, so that wherever this thread runs is another one.
+    note_peer(false);
+  }
+  void note_peer(bool waits) {
+    group_->members()[kPeer].bell->cpu().set_last({Clock::now(), CPU_SETSIZE, waits});
+  }
+  void start_barrier() {
+    const Descriptor descriptor;
+    const DirectOperation barrier = group_->direct()->make({});
+    ASSERT_TRUE(group_->start(std::make_shared<DirectCollective>(descriptor, barrier)).ok());
+  }
+};
+
+TEST_F(RanksThatShareCpus, AwaitNobodyWhoHaveNothingToDo) { EXPECT_FALSE(group_->awaits_runners()); }
+
+TEST_F(RanksThatShareCpus, AwaitAShortMessageOfOneThatRuns) {
+  ASSERT_TRUE(start_receive().ok());
+  EXPECT_TRUE(group_->awaits_runners());
+  note_peer(true);
+  EXPECT_FALSE(group_->awaits_runners());
+}
+
+TEST_F(RanksThatShareCpus, AwaitNoLongMessage) {
+  ASSERT_TRUE(start_receive(uint64_t{1} << 20).ok());
+  EXPECT_FALSE(group_->awaits_runners());
+}
+
+TEST_F(RanksThatShareCpus, AwaitACollectiveOfOneThatRuns) {
+  start_barrier();
+  EXPECT_TRUE(group_->awaits_runners());
+  note_peer(true);
+  EXPECT_FALSE(group_->awaits_runners());
+}
+
+class RanksWithCpusOfTheirOwn : public RanksThatShareCpus {
+ protected:
+  RanksWithCpusOfTheirOwn() : RanksThatShareCpus(1) {}
+};
+
+TEST_F(RanksWithCpusOfTheirOwn, GiveUpNone) {
+  start_barrier();
+  EXPECT_FALSE(group_->awaits_runners());
+}
+
+class ManyRanksOnACpu : public RanksThatShareCpus {
+ protected:
+  ManyRanksOnACpu() : RanksThatShareCpus(3) {}
+};
+
+TEST_F(ManyRanksOnACpu, GiveItUpAtOnce) {
+  start_barrier();
+  EXPECT_FALSE(group_->awaits_runners());
 }
 
 }  // namespace

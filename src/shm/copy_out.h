@@ -4,8 +4,9 @@
 // first get back the lines that it has read: quick where the two cores share a cache, in which the new data
 // stay for the reader, too; where they don't, non-temporal stores are several times faster. Nothing tells
 // which it is (hypervisors move cores while a program runs), so both are timed, by the writer and by those
-// who read, and the one is used that takes the two together less time; again once a reader's distance or the
-// writer's time has changed, which is looked at now and then, and after a long while if they have not.
+// who read, and non-temporal ones are used where they take the slower of the two sides much less time; again
+// once a reader's distance or the writer's time has changed, which is looked at now and then, and after a
+// long while if they have not.
 #pragma once
 
 #include <algorithm>
@@ -88,7 +89,7 @@ class CopyOut {
   void copy(bool non_temporal, std::byte* to, const std::byte* from, uint64_t bytes);
   void next_phase();
   void enter(Phase phase, uint64_t laps);
-  double reading(bool non_temporal) const;
+  double slowest(bool non_temporal, double writing) const;
   bool moved();
   bool due() const { return moved_ && looks_ * kLapsOfUse + laps_ >= laps_if_moved_; }
 

@@ -60,6 +60,25 @@ TEST(CopyOut, UsesWhatIsReadFaster) {
   }
 }
 
+// What the readers take decides, being more than the writer does.
+TEST(CopyOut, IsNonTemporalOnlyWhereThatIsMuchFaster) {
+  constexpr uint32_t kLong = 1'000'000'000;
+  std::vector<std::byte> from(CopyOut::kSmallest), to(from.size());
+  const auto chooses = [&](uint32_t ordinary, uint32_t non_temporal) {
+    CopyTrial trial{};
+    ReadCosts costs{};
+    costs.by_way[CopyTrial::kOrdinary] = ordinary;
+    costs.by_way[CopyTrial::kNonTemporal] = non_temporal;
+    CopyOut copy_out(from.size(), trial, {&costs});
+    while (trial.way != CopyTrial::kNonTemporal) copy_out(to.data(), from.data(), from.size());
+    while (trial.way == CopyTrial::kNonTemporal) copy_out(to.data(), from.data(), from.size());
+    return copy_out.non_temporal();
+  };
+  EXPECT_FALSE(chooses(kLong, 2 * kLong));
+  EXPECT_FALSE(chooses(kLong / 10 * 11, kLong)) << "a tenth";
+  EXPECT_TRUE(chooses(kLong / 10 * 15, kLong)) << "half as long again";
+}
+
 // A peer that comes near changes nothing for a writer past the cache: only a trial tells.
 TEST(CopyOut, TriesTheOtherWayAgainHoweverOftenThatHasChangedNothing) {
   constexpr int kMostLaps = 1100;

@@ -91,7 +91,7 @@ bool measure(const Case& what, const Call& call, const Ticks& ticks, uint64_t it
   const bool fill_inside = what.manner.touch && op.sends(call.rank);
   volatile uint64_t sink = 0;
 
-  timings.us.reserve(iterations);
+  timings.us.resize(iterations);  // its pages are touched before the calls
   for (uint64_t i = 0; i <= iterations; ++i) {
     if (!fill_inside) pattern.fill(call.send, send_count, call.rank, i);
     for (uint32_t fill = 0; fill < idle.fills; ++fill) pattern.fill(call.recv, call.count, call.rank, i);
@@ -105,7 +105,7 @@ bool measure(const Case& what, const Call& call, const Ticks& ticks, uint64_t it
     if (!function()) return false;
     if (what.manner.touch) sink = sink + read_all(call.recv, recv_count * element);
     const uint64_t end = Ticks::now();
-    if (i != 0) timings.us.push_back(ticks.us(begin, end));
+    if (i != 0) timings.us[i - 1] = ticks.us(begin, end);
     if (i != 0 && what.manner.cpu) timings.cpu_ns += process_cpu_ns() - cpu_begin;
     if (i != 0 && i != iterations) continue;
     timings.errors += pattern.errors(call.recv, expected, i);

@@ -202,25 +202,18 @@ TEST_F(RanksThatShareCpus, AwaitACollectiveOfOneThatRuns) {
   EXPECT_FALSE(group_->awaits_runners());
 }
 
-class RanksWithCpusOfTheirOwn : public RanksThatShareCpus {
+// Each with a CPU of its own gives up none; of three on one another has something to do meanwhile.
+class RanksThatDoNotLook : public RanksThatShareCpus, public testing::WithParamInterface<uint32_t> {
  protected:
-  RanksWithCpusOfTheirOwn() : RanksThatShareCpus(1) {}
+  RanksThatDoNotLook() : RanksThatShareCpus(GetParam()) {}
 };
 
-TEST_F(RanksWithCpusOfTheirOwn, GiveUpNone) {
+TEST_P(RanksThatDoNotLook, AwaitNobodyWhoRuns) {
   start_barrier();
   EXPECT_FALSE(group_->awaits_runners());
 }
 
-class ManyRanksOnACpu : public RanksThatShareCpus {
- protected:
-  ManyRanksOnACpu() : RanksThatShareCpus(3) {}
-};
-
-TEST_F(ManyRanksOnACpu, GiveItUpAtOnce) {
-  start_barrier();
-  EXPECT_FALSE(group_->awaits_runners());
-}
+INSTANTIATE_TEST_SUITE_P(RanksPerCpu, RanksThatDoNotLook, testing::Values(1u, 3u));
 
 }  // namespace
 }  // namespace floe

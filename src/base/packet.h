@@ -47,10 +47,10 @@ struct PacketHeader {
   uint32_t source = 0;  // sender's rank in the communicator
   uint64_t comm = 0;    // the communicator's random key
   uint64_t tag = 0;
-  uint64_t bytes = 0;  // of the whole message
-  uint64_t id = 0;
-  uint64_t offset = 0;    // kMore, kData: offset; kReady: the receiver's id
+  uint64_t bytes = 0;     // of the whole message
   Descriptor descriptor;  // of the collective; lane = 0 for point to point
+  uint64_t id = 0;
+  uint64_t offset = 0;  // kMore, kData: offset; kReady: the receiver's id
 
   static constexpr uint8_t kVersion = 1;
 };

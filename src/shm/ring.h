@@ -1,6 +1,6 @@
 // A single-producer, single-consumer ring of packets between two ranks, in the producer's segment.
 //
-// Records are aligned to 64 bytes: length, PacketHeader, payload, which may be in a swap buffer instead. A
+// Records are aligned to 64 bytes: a word, PacketHeader, payload, which may be in a swap buffer instead. A
 // record never wraps: a skip mark fills the end. Cursors count bytes since the start and never wrap (64
 // bits).
 #pragma once
@@ -21,19 +21,28 @@ struct RingRecord {
   static constexpr size_t kAlign = 64;
   static constexpr uint64_t kSkip = ~uint64_t{0};
   static constexpr int kBufferShift = 32;
-  // Bytes of the payload, and above them 1 + the swap buffer that it is in, or 0: it follows here. Or kSkip.
-  uint64_t payload_bytes;
+  static constexpr uint64_t kBrief = uint64_t{1} << 62;  // the header ends before `id`: the rest is 0
+  // Bytes of the payload, above them 1 + the swap buffer that it is in, or 0: it follows here, and kBrief or
+  // not. Or kSkip.
+  uint64_t word;
   PacketHeader header;
 };
 
-// Where a record's payload begins: large ones on a line of their own, so that no store or load crosses two.
-constexpr size_t payload_offset(size_t payload) {
-  constexpr size_t kLines = 2 * RingRecord::kAlign;
-  return payload <= kLines - sizeof(RingRecord) ? sizeof(RingRecord) : kLines;
+// What most headers are: 8 bytes of payload then share the line with them.
+constexpr bool is_brief(const PacketHeader& header) { return header.id == 0 && header.offset == 0; }
+constexpr size_t header_bytes(bool brief) {
+  return brief ? offsetof(PacketHeader, id) : sizeof(PacketHeader);
 }
 
-constexpr size_t record_bytes(size_t payload) {
-  return (payload_offset(payload) + payload + RingRecord::kAlign - 1) / RingRecord::kAlign *
+// Where a record's payload begins: large ones on a line of their own, so that no store or load crosses two.
+constexpr size_t payload_offset(size_t payload, bool brief) {
+  constexpr size_t kLines = 2 * RingRecord::kAlign;
+  const size_t behind_header = offsetof(RingRecord, header) + header_bytes(brief);
+  return payload <= kLines - behind_header ? behind_header : kLines;
+}
+
+constexpr size_t record_bytes(size_t payload, bool brief) {
+  return (payload_offset(payload, brief) + payload + RingRecord::kAlign - 1) / RingRecord::kAlign *
          RingRecord::kAlign;
 }
 

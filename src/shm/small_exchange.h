@@ -48,12 +48,9 @@ class SmallSlot {
   // Once it and that many bytes of data have been published, or read: the next one to touch them is another
   // rank.
   void pass_on(uint64_t bytes) const { demote(slot_, begin(bytes) + bytes); }
-  // Some turns before that many bytes are published: lines that a peer has read come back, if they are few,
-  // while ranks wait for each other, and not when they are written.
-  void take_back(uint64_t bytes) const {
-    if (bytes > kFew) return;
-    for (uint64_t at = 0; at < begin(bytes) + bytes; at += kLine) prefetch_to_write(slot_ + at);
-  }
+  // Some turns before its flag is published: the line that a peer has read comes back while ranks wait for
+  // each other, and not when it is written.
+  void take_back() const { prefetch_to_write(slot_); }
 
   static constexpr uint64_t kLine = 64;
   static constexpr uint64_t kFew = 256;
@@ -117,12 +114,12 @@ class SmallExchange {
     // The same for data that the caller copies to where begin() says.
     std::byte* begin(const LocalRanks& ranks, uint64_t bytes, Way way);
     uint64_t end(const LocalRanks& ranks, uint64_t bytes, uint32_t hash, Way way) const;
-    // The slot of a turn so far ahead that no peer looks at it yet, to be filled like this one. Who waits for
-    // nobody has no time to spend on more than a line.
+    // The slot of a turn so far ahead that no peer looks at it yet, to be filled like this one. Not where
+    // more lines than that of the flag are written: what they wait for takes longer on a Zen 5 then.
     void take_back(const LocalRanks& ranks, uint64_t bytes, Way way) const {
       constexpr uint64_t kAhead = 4;
-      if (way == Way::kAhead && bytes > SegmentLayout::kBesideFlag) return;
-      SmallSlot(ranks.own(), turn + kAhead).take_back(way == Way::kExchanged ? 0 : bytes);
+      if (way == Way::kExchanged || bytes > SegmentLayout::kBesideFlag) return;
+      SmallSlot(ranks.own(), turn + kAhead).take_back();
     }
     // The `bytes` that `rank` has published in that turn, the last one that this rank has taken.
     std::byte* data(const LocalRanks& ranks, uint32_t rank, uint64_t turn, uint64_t bytes, Way way) const {

@@ -96,12 +96,30 @@ TEST(Ring, DeliversInOrderAcrossTheWrapWithTwoThreads) {
   writer.join();
 }
 
+// Where the last fields are 0 they are not written, and the header is as whole.
+TEST(Ring, EveryFieldOfAHeaderArrives) {
+  auto ring = std::make_unique<Ring>();
+  const std::vector<std::byte> payload(200, std::byte{7});
+  for (const uint64_t id : {0, 5})
+    for (const uint64_t offset : {0, 6})
+      for (const size_t bytes : {0, 8, 9, 72, 73, 200}) {
+        PacketHeader header{PacketKind::kMore, 1, 2, 3, 4, bytes, 9, {1, 2, 3, 0, 11, 12}, id, offset};
+        ASSERT_TRUE(ring->writer.try_write(header, {payload.data(), bytes}));
+        Collect sink;
+        ASSERT_EQ(ring->reader.drain(sink, 2), 1);
+        EXPECT_EQ(std::memcmp(&sink.packets[0].first, &header, sizeof(header)), 0) << id << offset << bytes;
+        EXPECT_EQ(sink.packets[0].second, std::vector<std::byte>(payload.begin(), payload.begin() + bytes));
+      }
+}
+
+TEST(Ring, AMessageOfAWordTakesOneLine) { EXPECT_EQ(record_bytes(8, is_brief(numbered(1))), 64); }
+
 TEST(Ring, RefusesWhenFullAndAcceptsAfterDraining) {
   auto ring = std::make_unique<Ring>();
   const std::vector<std::byte> payload(2000);
   uint64_t written = 0;
   while (ring->writer.try_write(numbered(written, PacketKind::kData), payload)) ++written;
-  EXPECT_EQ(written, kCapacity / record_bytes(payload.size()));
+  EXPECT_EQ(written, kCapacity / record_bytes(payload.size(), true));
   Collect sink;
   EXPECT_EQ(ring->reader.drain(sink, 1), 1);
   // A record does not wrap: at the end of the ring one record of room may not be enough, two are.
@@ -111,7 +129,7 @@ TEST(Ring, RefusesWhenFullAndAcceptsAfterDraining) {
 
 TEST(Ring, TakesTheLargestRecordAtEveryPosition) {
   auto ring = std::make_unique<Ring>();
-  const std::vector<std::byte> large(kCapacity / 3 - RingRecord::kAlign - payload_offset(kCapacity));
+  const std::vector<std::byte> large(kCapacity / 3 - RingRecord::kAlign - payload_offset(kCapacity, true));
   Collect sink;
   for (int i = 0; i < 200; ++i) {
     ASSERT_TRUE(ring->writer.try_write(numbered(1, PacketKind::kData), {large.data(), large.size()}));
@@ -148,8 +166,8 @@ TEST(Ring, WhatIsNotWantedStays) {
 
 // A peer's memory is not to be trusted: lengths that lead out of the ring are refused, not followed.
 TEST(Ring, RefusesInvalidRecords) {
-  for (const uint64_t length :
-       {uint64_t{kCapacity}, uint64_t{kCapacity + 1}, ~uint64_t{0} - 1, uint64_t{1} << 63}) {
+  for (const uint64_t length : {uint64_t{kCapacity}, kCapacity | RingRecord::kBrief, uint64_t{kCapacity + 1},
+                                ~uint64_t{0} - 1, uint64_t{1} << 63}) {
     auto ring = std::make_unique<Ring>();
     ASSERT_TRUE(ring->writer.try_write(numbered(1), {}));
     std::memcpy(ring->data, &length, sizeof(length));
@@ -258,7 +276,7 @@ TEST(SwapBuffers, DeliverBothWaysInOrderWithTwoThreads) {
 // Neither a buffer that there is none of, nor more than fits into one, nor one that is not the peer's.
 TEST(SwapBuffers, RefusesInvalidRecords) {
   const auto word = [](uint64_t buffer, uint64_t bytes) {
-    return (buffer + 1) << RingRecord::kBufferShift | bytes;
+    return RingRecord::kBrief | (buffer + 1) << RingRecord::kBufferShift | bytes;
   };
   constexpr uint64_t kPeers = 0, kReaders = SwapBuffers::kEach;
   const size_t most = SegmentLayout(2).swap_bytes;
@@ -272,7 +290,7 @@ TEST(SwapBuffers, RefusesInvalidRecords) {
   EXPECT_EQ(drained(word(kPeers, most)), 1);
   EXPECT_EQ(drained(word(kPeers, most + 1)), -1);
   EXPECT_EQ(drained(word(SwapBuffers::kAll, 8)), -1);
-  EXPECT_EQ(drained(word(UINT32_MAX - 1, 8)), -1);
+  EXPECT_EQ(drained(word((RingRecord::kBrief >> RingRecord::kBufferShift) - 2, 8)), -1);
   EXPECT_EQ(drained(word(kReaders, 8)), -1);
 }
 

@@ -40,7 +40,7 @@ class KeepTrial {
 
  private:
   // In operations: how many of a way what came before them still disturbs; a trial; how long a way is used.
-  static constexpr uint32_t kSettling = 1, kTrial = 3, kFewest = 64, kMost = 400;
+  static constexpr uint32_t kSettling = 2, kTrial = 3, kFewest = 64, kMost = 400;
   static constexpr double kSame = 1.25;
 
   bool usual_ = true, way_ = true;  // way_: now, another one in a trial
@@ -65,21 +65,21 @@ class Keeping {
   template <class Keep>
   void operator()(uint64_t bytes, const Keep& keep) {
     if (!large_) return keep();
-    const uint64_t begin = ticks();
+    if (bytes_ == 0) begin_ = ticks();
     keep();
-    ticks_ += ticks() - begin;
     bytes_ += bytes;
   }
-  // After the last of them.
+  // After the last of them. All since the first counts: how it is kept also changes how long the peer takes
+  // to copy what is next.
   void end() const {
-    if (bytes_ != 0) trial_->took(static_cast<double>(ticks_) / static_cast<double>(bytes_));
+    if (bytes_ != 0) trial_->took(static_cast<double>(ticks() - begin_) / static_cast<double>(bytes_));
   }
 
  private:
   KeepTrial* trial_;
   bool large_;  // it does not fit into the cache
   bool past_;   // it is kept past it
-  uint64_t ticks_ = 0, bytes_ = 0;
+  uint64_t begin_ = 0, bytes_ = 0;
 };
 
 }  // namespace floe

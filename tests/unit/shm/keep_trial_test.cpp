@@ -2,6 +2,7 @@
 #include "shm/keep_trial.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 namespace floe {
 namespace {
@@ -45,6 +46,35 @@ TEST(KeepTrial, ATrialIsOfSomeInARow) {
     past += way ? 1 : 0;
   }
   EXPECT_GT(past, 980);
+}
+
+// Those that began while memory was cold, or in the other way's wake.
+TEST(KeepTrial, TheFirstTwoOperationsOfAWayDoNotCount) {
+  KeepTrial trial;
+  bool before = !trial.next();
+  int since = 0;
+  for (int i = 0; i < 100; ++i) {
+    const bool way = trial.next();
+    since = way == before ? since + 1 : 1;
+    before = way;
+    trial.took(way ? (since <= 2 ? 30 : 10) : (since <= 2 ? 5 : 15));
+  }
+  EXPECT_TRUE(trial.usual());
+}
+
+// Keeping past the cache may take longer, but the peer less until its next chunk is there.
+TEST(KeepTrial, WhatIsWaitedForBetweenTwoCopiesCounts) {
+  constexpr useconds_t kLong = 100'000, kShort = 1000;
+  KeepTrial trial;
+  for (int i = 0; i < 6; ++i) {
+    const bool past = trial.next();
+    Keeping keeping(trial, true, true);
+    keeping(1, [&] { ::usleep(past ? kShort : 0); });
+    ::usleep(past ? 0 : kLong);
+    keeping(1, [] {});
+    keeping.end();
+  }
+  EXPECT_TRUE(trial.usual());
 }
 
 TEST(KeepTrial, OneSlowOperationChangesNothing) {

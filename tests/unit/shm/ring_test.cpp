@@ -96,7 +96,7 @@ TEST(Ring, DeliversInOrderAcrossTheWrapWithTwoThreads) {
   writer.join();
 }
 
-// Where the last fields are 0 they are not written, and the header is as whole.
+// Where the last fields are 0 the record leaves them out.
 TEST(Ring, EveryFieldOfAHeaderArrives) {
   auto ring = std::make_unique<Ring>();
   const std::vector<std::byte> payload(200, std::byte{7});
@@ -290,6 +290,7 @@ TEST(SwapBuffers, RefusesInvalidRecords) {
   EXPECT_EQ(drained(word(kPeers, most)), 1);
   EXPECT_EQ(drained(word(kPeers, most + 1)), -1);
   EXPECT_EQ(drained(word(SwapBuffers::kAll, 8)), -1);
+  EXPECT_EQ(drained(word(UINT32_MAX - 1, 8)), -1);
   EXPECT_EQ(drained(word((RingRecord::kBrief >> RingRecord::kBufferShift) - 2, 8)), -1);
   EXPECT_EQ(drained(word(kReaders, 8)), -1);
 }

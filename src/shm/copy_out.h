@@ -79,8 +79,8 @@ class CopyOut {
   // From one look at the usual way to the next. Where sizes change, and with them the time of a byte, trying
   // a way that is five times slower must cost little.
   static constexpr uint32_t kLapsToChange = 2, kLapsOfUse = 128;
-  // Until the other way is tried where a reader's distance has changed; twice as long each time that this was
-  // in vain.
+  // Until the other way is tried for the first time, when users' pages have been touched, and then where a
+  // reader's distance has changed; twice as long each time that this was in vain.
   static constexpr uint32_t kFewestLaps = 32;
   // Until the other way is tried though nothing has changed: the laps of a trial are one of 300, no matter to
   // a 99th percentile.
@@ -106,7 +106,7 @@ class CopyOut {
   // Since it was chosen: whether a reader's distance has changed, looks at it, and laps since the last of
   // them.
   bool moved_ = false;
-  uint32_t looks_ = 0, laps_ = kLapsOfUse - 1;
+  uint32_t looks_ = 0, laps_ = kLapsOfUse - kFewestLaps;
   uint32_t laps_if_moved_ = kFewestLaps;
 };
 

@@ -1,11 +1,14 @@
-// Whether a result that does not fit into the cache is kept with ordinary stores or past it.
+// Whether a result that may not fit into the cache, beside what it is made from, is kept with ordinary stores
+// or past it.
 //
 // Past the cache its lines need not come to be overwritten. But where the cores share no cache that is
 // slower: they come from the peer while the stores wait (broadcast of 16 MiB on a Zen 5: .70 ms and 1.09,
 // and 1.01 and .67 without a shared cache). Nothing tells which it is (hypervisors move cores while a program
-// runs), so both are timed, for some operations in a row: ordinary stores leave work to those that follow.
+// runs), nor how much of the cache other programs leave, so both are timed, for some operations in a row:
+// ordinary stores leave work to those that follow.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 
@@ -24,27 +27,52 @@ class KeepTrial {
   // of way counts for the new one: the first of each are left out.
   void took(double cost) {
     if (++operations_ <= kSettling) return;
-    const bool trial = way_ != usual_;
     cost_[way_] = averaged(cost_[way_], cost);
-    const bool changed = cost_[usual_] > kSame * chosen_at_ || chosen_at_ > kSame * cost_[usual_];
-    if (operations_ < (trial || chosen_at_ == 0 ? kTrial : changed ? kFewest : kMost)) return;
-    operations_ = 0;
-    if (trial) {
-      usual_ = way_ = cost_[true] < cost_[false];
-      chosen_at_ = cost_[usual_];
-    } else {
+    if (way_ != usual_) {
+      if (operations_ == kTrial) choose();
+    } else if (operations_ >= patience()) {
+      used_ += operations_;
+      operations_ = 0;
       way_ = !usual_;
       cost_[way_] = 0;
     }
   }
 
  private:
-  // In operations: how many of a way what came before them still disturbs; a trial; how long a way is used.
-  static constexpr uint32_t kSettling = 2, kTrial = 3, kFewest = 64, kMost = 400;
+  // In operations: how many of a way what came before them still disturbs; a trial.
+  static constexpr uint32_t kSettling = 2, kTrial = 3;
+  // The same from one trial to the next: where the way in use takes longer than the other one did, where it
+  // takes longer or less than it did, else, and where ways were in vain all the time.
+  static constexpr uint32_t kSoon = 16, kFewest = 64, kOften = 400, kSeldom = 16 * kOften;
   static constexpr double kSame = 1.25;
+
+  uint32_t patience() const {
+    const double now = cost_[usual_];
+    if (chosen_at_ == 0) return kTrial;
+    if (now > kSame * cost_[!usual_]) return kSoon;
+    return now > kSame * chosen_at_ || chosen_at_ > kSame * now ? kFewest : most_;
+  }
+  // After a trial. Ordinary stores are fast for some operations after others past the cache, until what they
+  // keep has come there and pushes all out: whoever turns to a way and soon back waits longer.
+  void choose() {
+    const bool better = cost_[way_] < cost_[usual_];
+    if (!better)
+      most_ = kOften;
+    else if (chosen_at_ != 0 && used_ < kOften)
+      most_ = std::min(2 * most_, kSeldom);
+    if (better) {
+      usual_ = way_;
+      used_ = 0;
+    }
+    way_ = usual_;
+    chosen_at_ = cost_[usual_];
+    operations_ = 0;
+  }
 
   bool usual_ = true, way_ = true;  // way_: now, another one in a trial
   uint32_t operations_ = 0;         // that way
+  uint64_t used_ = 0;               // the usual one, before the trials since it was chosen
+  uint32_t most_ = kOften;          // until the next trial
   std::array<double, 2> cost_{};    // of either way; 0: not known
   double chosen_at_ = 0;            // the usual way's when it was chosen; 0: there has been no trial
 };
@@ -52,9 +80,9 @@ class KeepTrial {
 // One operation's result.
 class Keeping {
  public:
-  // From where on the C library's memcpy copies past the cache, but it sees one chunk at a time.
+  // With what it is made from it fills the cache, or what other programs leave of it.
   static bool is_large(const Movement& what, uint64_t cache_bytes) {
-    return !what.args().pattern.reduces && what.kept_bytes() > cache_bytes / 4 * 3;
+    return !what.args().pattern.reduces && what.kept_bytes() >= cache_bytes / 2;
   }
   // `takes`: this rank keeps what peers have.
   Keeping(KeepTrial& trial, bool large, bool takes)
@@ -77,7 +105,7 @@ class Keeping {
 
  private:
   KeepTrial* trial_;
-  bool large_;  // it does not fit into the cache
+  bool large_;  // see is_large()
   bool past_;   // it is kept past it
   uint64_t begin_ = 0, bytes_ = 0;
 };

@@ -77,6 +77,20 @@ TEST(KeepTrial, WhatIsWaitedForBetweenTwoCopiesCounts) {
   EXPECT_TRUE(trial.usual());
 }
 
+// As where a result only just fits into the cache, beside what else is there.
+TEST(KeepTrial, AWayThatIsFastForSomeOperationsOnlyIsTriedLessOften) {
+  constexpr int kOperations = 6000, kFast = 12;
+  KeepTrial trial;
+  int ordinary = 0, in_a_row = 0;
+  for (int i = 0; i < kOperations; ++i) {
+    const bool past = trial.next();
+    in_a_row = past ? 0 : in_a_row + 1;
+    ordinary += past ? 0 : 1;
+    trial.took(past ? 10 : in_a_row <= kFast ? 8 : 20);
+  }
+  EXPECT_LT(ordinary, kOperations / 50);
+}
+
 TEST(KeepTrial, OneSlowOperationChangesNothing) {
   KeepTrial trial;
   past_of(trial, 100, 10, 15);

@@ -71,7 +71,7 @@ void CopyOut::next_phase() {
     case Phase::kTimeUsual: {
       constexpr double kSame = 2;  // where a core has moved ordinary stores take three times as long and more
       const bool same = usual_ < kSame * chosen_at_ && chosen_at_ < kSame * usual_;
-      if (!same || due() || ++looks_ == kMostLooks) return enter(Phase::kChange, kLapsToChange);
+      if (!same || due() || ++looks_ == most_looks_) return enter(Phase::kChange, kLapsToChange);
       laps_ = 0;
       return enter(Phase::kUse, 1);
     }
@@ -83,6 +83,7 @@ void CopyOut::next_phase() {
       const double ordinary = non_temporal_ ? other_ : usual_, streamed = non_temporal_ ? usual_ : other_;
       const bool before =
           std::exchange(non_temporal_, kMuch * slowest(true, streamed) < slowest(false, ordinary));
+      most_looks_ = chosen_at_ == 0 ? 1 : kMostLooks;
       chosen_at_ = non_temporal_ ? streamed : ordinary;
       const bool in_vain = moved_ && non_temporal_ == before;
       laps_if_moved_ = in_vain ? std::min(2 * laps_if_moved_, kMostLooks * kLapsOfUse) : kFewestLaps;

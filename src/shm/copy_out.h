@@ -83,7 +83,8 @@ class CopyOut {
   // reader's distance has changed; twice as long each time that this was in vain.
   static constexpr uint32_t kFewestLaps = 32;
   // Until the other way is tried though nothing has changed: the laps of a trial are one of 300, no matter to
-  // a 99th percentile.
+  // a 99th percentile. After the first trial it is one look, as that may have been of pages that were touched
+  // for the first time, or while a reader tried its own ways to keep what it reads.
   static constexpr uint32_t kMostLooks = 8;
 
   void copy(bool non_temporal, std::byte* to, const std::byte* from, uint64_t bytes);
@@ -108,6 +109,7 @@ class CopyOut {
   bool moved_ = false;
   uint32_t looks_ = 0, laps_ = kLapsOfUse - kFewestLaps;
   uint32_t laps_if_moved_ = kFewestLaps;
+  uint32_t most_looks_ = 1;
 };
 
 }  // namespace floe

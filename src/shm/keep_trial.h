@@ -27,7 +27,8 @@ class KeepTrial {
   // of way counts for the new one: the first of each are left out.
   void took(double cost) {
     if (++operations_ <= kSettling) return;
-    cost_[way_] = averaged(cost_[way_], cost);
+    const bool first = chosen_at_ == 0 && cost_[way_] != 0;
+    cost_[way_] = first ? std::min(cost_[way_], cost) : averaged(cost_[way_], cost);
     if (way_ != usual_) {
       if (operations_ == kTrial) choose();
     } else if (operations_ >= patience()) {
@@ -39,8 +40,9 @@ class KeepTrial {
   }
 
  private:
-  // In operations: how many of a way what came before them still disturbs; a trial.
-  static constexpr uint32_t kSettling = 2, kTrial = 3;
+  // In operations: how many of a way what came before them still disturbs; a trial; those before the first
+  // one, of which the fastest counts.
+  static constexpr uint32_t kSettling = 2, kTrial = 3, kFirst = 5;
   // The same from one trial to the next: where the way in use takes longer than the other one did, where it
   // takes longer or less than it did, else, and where ways were in vain all the time.
   static constexpr uint32_t kSoon = 16, kFewest = 64, kOften = 400, kSeldom = 16 * kOften;
@@ -48,7 +50,7 @@ class KeepTrial {
 
   uint32_t patience() const {
     const double now = cost_[usual_];
-    if (chosen_at_ == 0) return kTrial;
+    if (chosen_at_ == 0) return kFirst;
     if (now > kSame * cost_[!usual_]) return kSoon;
     return now > kSame * chosen_at_ || chosen_at_ > kSame * now ? kFewest : most_;
   }

@@ -288,7 +288,9 @@ Communicator::Started Communicator::send(const void* buffer, uint64_t bytes, uin
                                          bool wait) {
   Transfer transfer = outgoing(buffer, bytes, dest, tag);
   const std::lock_guard guard(engine_->lock());
-  return start_send(transfer, wait);
+  Started started = start_send(transfer, wait);
+  group_.wake_peers();
+  return started;
 }
 
 Communicator::Started Communicator::receive(void* buffer, uint64_t bytes, std::span<const uint32_t> sources,
@@ -306,7 +308,9 @@ std::pair<Communicator::Started, Communicator::Started> Communicator::send_recei
   const std::lock_guard guard(engine_->lock());
   Started sent = start_send(sending, true);
   if (!sent.ok()) return {std::move(sent), std::shared_ptr<Operation>()};
-  return {std::move(sent), start_receive(receiving, true)};
+  Started received = start_receive(receiving, true);
+  group_.wake_peers();  // if the receive has come to an error; else it has done so
+  return {std::move(sent), std::move(received)};
 }
 
 Communicator::Started Communicator::start_send(Transfer& transfer, bool wait) {

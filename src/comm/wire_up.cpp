@@ -231,7 +231,7 @@ Result<bool> WireUp::all_share(const Status& mine, const std::vector<Card>& card
 
 bool WireUp::may_ring_unfenced(const GroupConfig& group) const {
   constexpr uint32_t kMost = 16;
-  return config_.size <= kMost && group.ranks_per_cpu == 1 && engine_.bell().fences_all() &&
+  return config_.size <= kMost && engine_.bell().fences_all() &&
          std::all_of(group.members.begin(), group.members.end(),
                      [](const Member& member) { return !member.bell || member.bell->fences_all(); });
 }

@@ -254,7 +254,8 @@ bool Engine::sleep_on_descriptors(Millis limit, Done&& done) {
   {
     // See bell.h: the last look for work comes after the flag is up.
     constexpr Millis kLongestUnheard(1);
-    if (!bell_.begin_sleep(rung_unfenced_)) limit = std::min(limit, kLongestUnheard);
+    const bool often = crowd_.is_at(Clock::now());
+    if (!bell_.begin_sleep(rung_unfenced_, often)) limit = std::min(limit, kLongestUnheard);
     const AtExit end_sleep([this] {
       bell_.clear();
       bell_.end_sleep();

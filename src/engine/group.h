@@ -95,7 +95,7 @@ class Group final : public PacketSink {
   std::shared_ptr<Collective> continue_small(const Descriptor& descriptor, SmallExchange op);
   Status start(std::shared_ptr<MessageOperation> message);
   // For a caller that would wait: sends a message that goes into one packet, if there is room for it now;
-  // false: start() it.
+  // false: start() it. The caller wakes peers.
   bool send_at_once(Transfer& send);
   // The same for a message that a peer is about to send. *late is the operation, started, if it was not.
   Status receive(Transfer& receive, std::shared_ptr<MessageOperation>* late);

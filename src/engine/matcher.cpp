@@ -58,12 +58,14 @@ Transfer* Matcher::match(const Key& message) {
   if (any != posted_any_.end() && (!exact || (*any)->order < exact->order)) {
     Transfer* const receive = *any;
     posted_any_.erase(any);
+    --posted_;
     return receive;
   }
   if (!exact) return nullptr;
   (before ? before->next : chain.first) = exact->next;
   if (chain.last == exact) chain.last = before;
   --entries_;
+  --posted_;
   return exact;
 }
 
@@ -100,6 +102,7 @@ std::optional<Unexpected> Matcher::post(Transfer& receive) {
     if (const Kept message = find_kept(chain, key); message != chain.kept.end()) return take(chain, message);
     append(chain, receive);
     count_one_more();
+    ++posted_;
     return std::nullopt;
   }
   Bucket* holder = nullptr;
@@ -114,6 +117,7 @@ std::optional<Unexpected> Matcher::post(Transfer& receive) {
   }
   if (holder) return take(*holder, oldest);
   posted_any_.push_back(&receive);
+  ++posted_;
   return std::nullopt;
 }
 
@@ -135,7 +139,7 @@ bool Matcher::move(const Transfer& posted, Transfer& to) {
 
 void Matcher::clear() {
   buckets_ = std::vector<Bucket>(kFirstBuckets);
-  entries_ = 0;
+  entries_ = posted_ = 0;
   posted_any_.clear();
 }
 

@@ -35,7 +35,8 @@ class Matcher {
 
   // The oldest posted receive that takes this message, removed from the queue; null if there is none.
   Transfer* match(const Key& message);
-  bool has(const Key& message);  // whether there is one
+  bool has(const Key& message);                  // whether there is one
+  bool has_any() const { return posted_ != 0; }  // whether any receive is posted
   // Keeps a message that nobody waits for yet; where, until it is taken.
   Unexpected* keep(Unexpected message);
   // The oldest kept message that `receive` takes, removed; otherwise the receive is posted.
@@ -63,6 +64,7 @@ class Matcher {
 
   std::vector<Bucket> buckets_;
   size_t entries_ = 0;               // in the buckets
+  size_t posted_ = 0;                // receives, in the buckets and below
   std::list<Transfer*> posted_any_;  // receives from several sources: rare, so a list
   uint64_t order_ = 0;
 };

@@ -218,7 +218,11 @@ void Messenger::on_packet(const PacketHeader& h, std::span<const std::byte> payl
 
 bool Messenger::wants(const PacketHeader& h) {
   Lane& lane = lanes_[h.source];
-  const bool kept = (h.kind == PacketKind::kEager && !matcher_.has({h.descriptor.lane, h.source, h.tag})) ||
+  const auto is_waited_for = [&] {
+    // What is waited for may be behind a small one, which costs little to keep.
+    return h.bytes < kSmall ? matcher_.has_any() : matcher_.has({h.descriptor.lane, h.source, h.tag});
+  };
+  const bool kept = (h.kind == PacketKind::kEager && !is_waited_for()) ||
                     (h.kind == PacketKind::kMore && lane.arriving_kept);
   if (!kept) lane.refusals = 0;
   if (!kept || lane.refusals == kPatience) return true;

@@ -49,6 +49,12 @@ Result<Bell> Bell::attach(UniqueFd page, UniqueFd event) {
   return bell;
 }
 
+// As if this waker had a fence: see BellPage::kAsks.
+void Bell::look_again() const {
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  if ((page_->state.load(std::memory_order_relaxed) & BellPage::kSleeps) != 0) ring();
+}
+
 void Bell::ring() const {
   // EAGAIN means that the counter is full, so the sleeper will wake anyway.
   [[maybe_unused]] const int result = ::eventfd_write(event_.get(), 1);

@@ -7,7 +7,9 @@
 // Both fences are sequentially consistent, so at least one side sees the other's store. The waker's, which
 // waits until what was published has left its core, is a good part of what a small operation takes: where all
 // ranks of a host have Linux's membarrier(2), the sleeper has it executed on all cores instead, and wakers
-// only keep the compiler from changing the order.
+// only keep the compiler from changing the order. As that interrupts the others, who sleeps all the time asks
+// its wakers for their fence: once it has had all cores execute one with kAsks up, no waker misses that, and
+// as long as it stays up sleeps need none. A waker that sees anything but 0 has its fence, and looks again.
 #pragma once
 
 #include <atomic>
@@ -20,10 +22,11 @@
 
 namespace floe {
 
-// What is shared. `sleeping` is alone in its line: read by every peer after each publication, written only by
-// a rank that goes to sleep or wakes up.
+// What is shared. `state` is alone in its line: read by every peer after each publication, written only by a
+// rank that goes to sleep or wakes up.
 struct BellPage {
-  alignas(128) std::atomic<uint32_t> sleeping;
+  static constexpr uint32_t kSleeps = 1, kAsks = 2;
+  alignas(128) std::atomic<uint32_t> state;
   std::atomic<uint32_t> fences_all;  // whether its owner can have all cores execute a fence; never changes
   // Here as it is a rank's own for all its communicators, as the bell is.
   alignas(128) CpuBoard cpu;
@@ -45,20 +48,23 @@ class Bell {
   // Waker's side, after a fence that follows the publication: a sequentially consistent one, or where all
   // bells of the host fences_all() one of the compiler alone.
   void ring_if_sleeping() const {
-    if (page_->sleeping.load(std::memory_order_relaxed) != 0) ring();
+    if (page_->state.load(std::memory_order_relaxed) != 0) [[unlikely]]
+      look_again();
   }
   void ring() const;
 
-  // Sleeper's side: one thread at a time. `unfenced`: whether some wakers have no fence. It may become true
-  // at any time before their first publication: read after `sleeping` is up, so that they see that if it was
-  // false. The result is false if the kernel has refused the fence, as it may later (seccomp(2), or no
-  // memory): a waker may not be heard then, so the sleep must be short.
-  [[nodiscard]] bool begin_sleep(const std::atomic<bool>& unfenced) {
-    page_->sleeping.store(1, std::memory_order_seq_cst);
+  // Sleeper's side: one thread at a time. `unfenced`: whether some wakers have no fence unless asked. It may
+  // become true at any time before their first publication: read after `state` is up, so that they see that
+  // if it was false. `often`: whether to ask them. The result is false if the kernel has refused the fence,
+  // as it may later (seccomp(2), or no memory): a waker may not be heard then, so the sleep must be short.
+  [[nodiscard]] bool begin_sleep(const std::atomic<bool>& unfenced, bool often) {
+    page_->state.store(BellPage::kSleeps | (often ? BellPage::kAsks : 0), std::memory_order_seq_cst);
     std::atomic_thread_fence(std::memory_order_seq_cst);
-    return !unfenced.load(std::memory_order_seq_cst) || fence_all();
+    const bool heard = asked_ || !unfenced.load(std::memory_order_seq_cst) || fence_all();
+    asked_ = often && heard;
+    return heard;
   }
-  void end_sleep() { page_->sleeping.store(0, std::memory_order_seq_cst); }
+  void end_sleep() { page_->state.store(asked_ ? BellPage::kAsks : 0, std::memory_order_seq_cst); }
   void clear() const;  // empties the eventfd
 
   CpuBoard& cpu() const { return page_->cpu; }
@@ -73,12 +79,14 @@ class Bell {
   Bell(UniqueFd page_fd, UniqueFd event, BellPage* page)
       : page_fd_(std::move(page_fd)), event_(std::move(event)), page_(page) {}
 
+  void look_again() const;
   static bool fence_all();  // on all cores that run threads of processes with a bell that can
   static Result<Bell> map(UniqueFd page_fd, UniqueFd event);
 
   UniqueFd page_fd_;
   UniqueFd event_;
   std::unique_ptr<BellPage, Unmap> page_;
+  bool asked_ = false;  // kAsks is up, and no waker misses it
 };
 
 }  // namespace floe

@@ -47,11 +47,10 @@ int ShmTransport::progress(PacketSink& sink) {
   return total;
 }
 
-int ShmTransport::drain(PeerId peer, PacketSink& sink) {
-  constexpr int kMostPackets = 16;  // then other peers get their turn
+int ShmTransport::drain(PeerId peer, PacketSink& sink, int limit) {
   Link& link = *links_[peer];
   if (link.broken) return 0;
-  const int packets = link.in.drain(sink, kMostPackets);
+  const int packets = link.in.drain(sink, limit);
   if (packets < 0) {
     link.broken = true;
     sink.on_peer_lost(peer, error(FLOE_ERR_INTERNAL, "its shared-memory ring holds an invalid record"));

@@ -21,14 +21,15 @@ class ShmTransport final : public Transport {
   bool try_send(PeerId peer, const PacketHeader& header, std::span<const std::byte> payload) override;
   int progress(PacketSink& sink) override;
 
-  // Hands over what has come from one peer, as progress() does from all.
-  int drain(PeerId peer, PacketSink& sink);
+  // Hands over what has come from one peer, as progress() does from all, but no more than `limit` packets.
+  int drain(PeerId peer, PacketSink& sink, int limit = kMostPackets);
 
   // For whom something was published since they were forgotten: they must be woken if they sleep.
   std::span<const PeerId> published() const { return published_; }
   void forget_published();
 
  private:
+  static constexpr int kMostPackets = 16;  // then other peers get their turn
   struct Link {
     Link(const Segment& mine, uint32_t self, const Segment& theirs, uint32_t peer);
     SwapBuffers swaps;

@@ -39,6 +39,15 @@ void sleep_for_each_other(const Member& me) {
   }
 }
 
+bool stay_on_first_cpu() {
+  cpu_set_t cpus, first;
+  CPU_ZERO(&first);
+  if (::sched_getaffinity(0, sizeof(cpus), &cpus) != 0) return false;
+  for (int cpu = 0; cpu < CPU_SETSIZE && CPU_COUNT(&first) == 0; ++cpu)
+    if (CPU_ISSET(cpu, &cpus)) CPU_SET(cpu, &first);
+  return ::sched_setaffinity(0, sizeof(first), &first) == 0;
+}
+
 class Sleep : public testing::Test {
  protected:
   void SetUp() override {
@@ -52,8 +61,14 @@ class Sleep : public testing::Test {
   }
 };
 
-TEST_F(Sleep, EndsAlsoOnceARankIsRefusedToHaveOthersFence) {
+// With a CPU each, or all on one.
+class SleepOnCpus : public Sleep, public testing::WithParamInterface<bool> {};
+
+TEST_P(SleepOnCpus, EndsAlsoOnceARankIsRefusedToHaveOthersFence) {
   Processes(2, [](uint32_t rank) {
+    if (GetParam()) {
+      ASSERT_TRUE(stay_on_first_cpu());
+    }
     Member me;
     ASSERT_FLOE_OK(me.status());
     sleep_for_each_other(me);
@@ -64,6 +79,8 @@ TEST_F(Sleep, EndsAlsoOnceARankIsRefusedToHaveOthersFence) {
     }
   }).expect_success();
 }
+
+INSTANTIATE_TEST_SUITE_P(Shared, SleepOnCpus, testing::Bool());
 
 TEST_F(Sleep, HasNobodyElseFenceWhereOneRankCannot) {
   Processes(2, [](uint32_t rank) {

@@ -4,16 +4,19 @@
  * Shown: once the peer has published, both threads get to see their operation complete; nobody sleeps for
  * ever; with -DDEATH neither when the peer dies anywhere, also before it has rung. The peer has a fence, or, in a group
  * that is made while the rank may be going to sleep, none: then whoever goes to sleep empties its store buffer
- * (membarrier(2)), or limits its sleep if that is refused. The limit on each sleep, which floe has as well, is left
- * out: it would hide a lost wake-up.
+ * (membarrier(2)), or limits its sleep if that is refused, or has asked for the peer's fence before. The limit on each
+ * sleep, which floe has as well, would hide a lost wake-up: there is one end of a sleep without cause.
  *
  * -DBUG_NO_FENCE, -DBUG_NO_RECHECK, -DBUG_BOTH_POLL, -DBUG_NO_HANDOVER, -DBUG_NO_MEMBARRIER, -DBUG_EARLY_LOOK,
- * -DBUG_NO_LIMIT must each be found. */
+ * -DBUG_NO_LIMIT, -DBUG_DEAF, -DBUG_ASKS_UNHEARD, -DBUG_FORGETS must each be found. */
 bool published; /* in memory */
 bool buffered;  /* the publication, still in the waker's store buffer */
 bool complete;  /* both operations, completed by whoever makes a pass */
 bool dead;      /* what the peer's pidfd says */
-byte sleeping;  /* BellPage::sleeping */
+byte sleeping;  /* BellPage::state: kSleeps */
+bool asks;      /* and kAsks */
+bool asked;     /* Bell::asked_ */
+bool early;     /* a sleep has ended without cause */
 bool unfenced;  /* Engine::rung_unfenced_ */
 byte event;     /* the eventfd */
 bool mutex;     /* sleep_mutex_ */
@@ -51,6 +54,12 @@ active proctype peer() {
   (unfenced || (!buffered && published));
 #endif
   MAY_DIE;
+  if
+#ifndef BUG_DEAF
+  :: sleeping != 0 || asks -> (!buffered && published) /* Bell::look_again() */
+#endif
+  :: else
+  fi;
   if
   :: sleeping != 0 -> MAY_DIE; event = 1
   :: else
@@ -91,14 +100,22 @@ inline check() {
 
 /* Bell::begin_sleep() */
 inline begin_sleep() {
+  if
+  :: often = true
+  :: often = false
+  fi;
 #ifdef BUG_EARLY_LOOK
   for_all = unfenced;
-  sleeping++;
+  atomic { sleeping++; asks = often }
 #else
-  sleeping++;
+  atomic { sleeping++; asks = often }
   for_all = unfenced;
 #endif
   heard = true;
+#ifdef BUG_ASKS_UNHEARD
+  for_all = for_all && !often;
+#endif
+  for_all = for_all && !asked;
 #ifndef BUG_NO_MEMBARRIER
   atomic {
     if
@@ -109,13 +126,20 @@ inline begin_sleep() {
     fi
   }
 #endif
+  asked = often && heard;
 #ifdef BUG_NO_LIMIT
   heard = true
 #endif
 }
 
+#define WAKES                                             \
+  if                                                      \
+  :: event != 0 || !heard || (dead && !buffered)          \
+  :: atomic { !early -> early = true }                    \
+  fi
+
 active [2] proctype waiter() {
-  bool moved, follow, for_all, heard;
+  bool moved, follow, for_all, heard, often;
   byte seen;
   do
   :: complete -> break
@@ -159,13 +183,17 @@ active [2] proctype waiter() {
       progress();
       if
       :: moved || complete
-      :: else -> (event != 0 || !heard || (dead && !buffered)) /* poll(2) */
+      :: else -> WAKES /* poll(2) */
       fi;
 #else
-      (event != 0 || !heard || (dead && !buffered));
+      WAKES;
 #endif
       event = 0;
-      sleeping--;
+#ifdef BUG_FORGETS
+      atomic { sleeping--; asks = false }
+#else
+      atomic { sleeping--; asks = asked }
+#endif
       progress();
       check();
       LOCK;

@@ -82,6 +82,25 @@ TEST(Matcher, ExactAndAnyReceivesShareOneOrder) {
 }
 
 // More than the table begins with room for: it grows, and nobody changes places.
+TEST(Matcher, KnowsWhetherAnythingIsPosted) {
+  Matcher matcher;
+  Transfer receive = receive_from(1, 7), any = receive_any({1, 2}, 7);
+  EXPECT_FALSE(matcher.has_any());
+  matcher.keep(message(1, 7, 10));
+  EXPECT_FALSE(matcher.has_any());
+  EXPECT_TRUE(matcher.post(receive)) << "it takes the message, and is not posted";
+  EXPECT_FALSE(matcher.has_any());
+  EXPECT_FALSE(matcher.post(receive));
+  EXPECT_FALSE(matcher.post(any));
+  EXPECT_EQ(matcher.match({0, 1, 7}), &receive);
+  EXPECT_TRUE(matcher.has_any());
+  EXPECT_EQ(matcher.match({0, 2, 7}), &any);
+  EXPECT_FALSE(matcher.has_any());
+  matcher.post(any);
+  matcher.clear();
+  EXPECT_FALSE(matcher.has_any());
+}
+
 TEST(Matcher, ManyReceivesAndMessagesKeepTheirOrder) {
   constexpr uint64_t kTags = 1000;
   Matcher matcher;

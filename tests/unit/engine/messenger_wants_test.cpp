@@ -48,8 +48,8 @@ TEST_F(MessengerTest, InAHurryEverythingIsWanted) {
 }
 
 TEST_F(MessengerTest, WantsWhatAReceiveFromSeveralWaitsFor) {
-  auto data = pattern(10);
-  std::vector<std::byte> buffer(10);
+  auto data = pattern(2000);
+  std::vector<std::byte> buffer(data.size());
   Transfer send = send_to(1, data, 5), receive = receive_from(0, buffer, 5);
   a.send(send);
   const PacketHeader header = from_a.packets[0].first;
@@ -60,6 +60,30 @@ TEST_F(MessengerTest, WantsWhatAReceiveFromSeveralWaitsFor) {
   another.sources = {0, 2};
   b.receive(another);
   EXPECT_EQ(refusals(b, header), 0);
+}
+
+// As what is waited for may be behind it.
+TEST_F(MessengerTest, ASmallMessageIsWantedIfAnythingIsWaitedFor) {
+  auto data = pattern(10), other = pattern(11);
+  std::vector<std::byte> buffer(11), late_buffer(10);
+  Transfer send = send_to(1, data, 5), other_send = send_to(1, other, 6);
+  Transfer receive = receive_from(0, buffer, 6), late = receive_from(0, late_buffer, 5);
+  a.send(send);
+  a.send(other_send);
+  const PacketHeader header = from_a.packets[0].first;
+  const int patience = refusals(b, header);
+  EXPECT_GT(patience, 0);
+  b.receive(receive);
+  for (const auto& [packet, payload] : from_a.packets) {
+    EXPECT_EQ(refusals(b, packet), 0);
+    b.on_packet(packet, payload);
+  }
+  EXPECT_EQ(received.count, 1);
+  EXPECT_EQ(buffer, other);
+  EXPECT_EQ(refusals(b, header), patience) << "nothing is waited for any more";
+  b.receive(late);
+  EXPECT_EQ(received.count, 2);
+  EXPECT_EQ(late_buffer, data);
 }
 
 }  // namespace

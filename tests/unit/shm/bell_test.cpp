@@ -30,7 +30,7 @@ TEST(Bell, RingsOnlyASleeper) {
   const Bell peer = remote(*own);
   peer.ring_if_sleeping();
   EXPECT_FALSE(readable(*own, 0));
-  EXPECT_TRUE(own->begin_sleep(std::atomic<bool>(false)));
+  EXPECT_TRUE(own->begin_sleep(std::atomic<bool>(false), false));
   peer.ring_if_sleeping();
   EXPECT_TRUE(readable(*own, 0));
   own->end_sleep();
@@ -38,21 +38,27 @@ TEST(Bell, RingsOnlyASleeper) {
   EXPECT_FALSE(readable(*own, 0));
 }
 
-class EitherFence : public testing::TestWithParam<bool> {};  // the waker's, or the sleeper's on all cores
+// Whose fence: the waker's, the sleeper's on all cores, the waker's if it is asked, or now this and now that.
+enum class Fence { kWakers, kSleepers, kAskedFor, kEither };
+class EachFence : public testing::TestWithParam<Fence> {};
 
 // Ping-pong through two flags where both sides sleep at once after each: one lost wake-up hangs it.
-TEST_P(EitherFence, LosesNoWakeUp) {
+TEST_P(EachFence, LosesNoWakeUp) {
   auto first = Bell::create(), second = Bell::create();
   ASSERT_TRUE(first.ok() && second.ok());
-  const std::atomic<bool> unfenced = GetParam();
+  const std::atomic<bool> unfenced = GetParam() != Fence::kWakers;
   if (unfenced && !first->fences_all()) GTEST_SKIP() << "there is no membarrier(2)";
   std::atomic<int> turn{0};
   constexpr int kRounds = 20000;
   std::atomic<bool> lost{false};
+  const auto often = [](int round) {
+    constexpr int kSame = 7;
+    return GetParam() == Fence::kAskedFor || (GetParam() == Fence::kEither && round / kSame % 2 == 0);
+  };
   const auto play = [&](Bell& own, const Bell& peer, int parity) {
     for (int round = parity; round < kRounds && !lost; round += 2) {
       while (turn.load(std::memory_order_acquire) != round) {
-        EXPECT_TRUE(own.begin_sleep(unfenced));
+        EXPECT_TRUE(own.begin_sleep(unfenced, often(round)));
         if (turn.load(std::memory_order_acquire) != round && !readable(own, 20000)) lost = true;
         own.clear();
         own.end_sleep();
@@ -73,7 +79,8 @@ TEST_P(EitherFence, LosesNoWakeUp) {
   EXPECT_FALSE(lost);
 }
 
-INSTANTIATE_TEST_SUITE_P(Fences, EitherFence, testing::Bool());
+INSTANTIATE_TEST_SUITE_P(Fences, EachFence,
+                         testing::Values(Fence::kWakers, Fence::kSleepers, Fence::kAskedFor, Fence::kEither));
 
 TEST(Bell, SaysWhenTheKernelRefusesToFence) {
   auto own = Bell::create();
@@ -82,12 +89,32 @@ TEST(Bell, SaysWhenTheKernelRefusesToFence) {
   EXPECT_TRUE(remote(*own).fences_all());
   std::thread([&] {
     ASSERT_TRUE(test::forbid_membarrier());
-    EXPECT_TRUE(own->begin_sleep(std::atomic<bool>(false)));
-    EXPECT_FALSE(own->begin_sleep(std::atomic<bool>(true)));
+    EXPECT_TRUE(own->begin_sleep(std::atomic<bool>(false), false));
+    EXPECT_FALSE(own->begin_sleep(std::atomic<bool>(true), false));
+    EXPECT_FALSE(own->begin_sleep(std::atomic<bool>(true), true)) << "nor does anybody know that it asks";
+    EXPECT_FALSE(own->begin_sleep(std::atomic<bool>(true), true));
     const auto other = Bell::create();
     ASSERT_TRUE(other.ok());
     EXPECT_FALSE(other->fences_all());
     EXPECT_FALSE(remote(*other).fences_all());
+  }).join();
+}
+
+TEST(Bell, HasAllCoresFenceOnlyOnceWhileItAsks) {
+  auto own = Bell::create();
+  ASSERT_TRUE(own.ok());
+  if (!own->fences_all()) GTEST_SKIP() << "there is no membarrier(2)";
+  const std::atomic<bool> unfenced = true;
+  EXPECT_TRUE(own->begin_sleep(unfenced, true));
+  own->end_sleep();
+  std::thread([&] {
+    ASSERT_TRUE(test::forbid_membarrier());
+    for (const bool often : {true, true, false}) {
+      EXPECT_TRUE(own->begin_sleep(unfenced, often));
+      own->end_sleep();
+    }
+    EXPECT_FALSE(own->begin_sleep(unfenced, false)) << "wakers do without a fence again";
+    own->end_sleep();
   }).join();
 }
 

@@ -147,7 +147,7 @@ struct Choosy : Collect {
   }
 };
 
-// And what comes after it; small ones are not worth the question.
+// And what comes after it.
 TEST(Ring, WhatIsNotWantedStays) {
   auto ring = std::make_unique<Ring>();
   const std::vector<std::byte> payload(SegmentLayout::kSmallestSwap);
@@ -155,11 +155,15 @@ TEST(Ring, WhatIsNotWantedStays) {
   ASSERT_TRUE(ring->writer.try_write(numbered(2), payload));
   ASSERT_TRUE(ring->writer.try_write(numbered(3), {payload.data(), 10}));
   Choosy sink;
-  EXPECT_EQ(ring->reader.drain(sink, 10), 1);
+  EXPECT_EQ(ring->reader.drain(sink, 10), 0);
+  sink.willing = true;
+  EXPECT_EQ(ring->reader.drain(sink, 1), 1);
+  sink.willing = false;
+  EXPECT_EQ(ring->reader.drain(sink, 10), 0);
   EXPECT_EQ(ring->reader.drain(sink, 10), 0);
   sink.willing = true;
   EXPECT_EQ(ring->reader.drain(sink, 10), 2);
-  EXPECT_EQ(sink.asked, (std::vector<uint64_t>{2, 2, 2}));
+  EXPECT_EQ(sink.asked, (std::vector<uint64_t>{1, 1, 2, 2, 2, 3}));
   ASSERT_EQ(sink.packets.size(), 3);
   for (uint64_t i = 0; i < 3; ++i) EXPECT_EQ(sink.packets[i].first.tag, i + 1);
 }

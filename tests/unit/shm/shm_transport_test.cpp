@@ -84,5 +84,11 @@ TEST_F(ShmTransportTest, DrainsOnePeer) {
   EXPECT_THAT(sink.of, ElementsAre(2, 1));
 }
 
+TEST_F(ShmTransportTest, DrainsNoMoreThanItIsAskedFor) {
+  for (int packet = 0; packet < 3; ++packet) ASSERT_TRUE(send(1, 0));
+  EXPECT_EQ(ranks[0]->drain(1, sink, 1), 1);
+  EXPECT_EQ(ranks[0]->drain(1, sink), 2);
+}
+
 }  // namespace
 }  // namespace floe

@@ -66,8 +66,8 @@ class PacketSink {
   // `payload` is valid during the call only. The header is a copy; nothing in it has been checked but
   // the version.
   virtual void on_packet(const PacketHeader& header, std::span<const std::byte> payload) = 0;
-  // Asked before a packet is handed over. False: it may stay with its transport for now, which is cheaper than
-  // to keep it elsewhere.
+  // Asked before a packet is handed over. False: it may stay with its transport for now, which is cheaper
+  // than to keep it elsewhere.
   virtual bool wants(const PacketHeader&) { return true; }
   // Nothing more will arrive from or reach this peer.
   virtual void on_peer_lost(PeerId peer, const Status& why) = 0;

@@ -65,8 +65,12 @@ Result<std::unique_ptr<Communicator>> Communicator::create(const std::shared_ptr
   const std::string what =
       fmt::format("creating '{}' on rank {} of {}", config.name, config.rank, config.size);
   Status status = (*comm)->meet(deadline);
+  if (!status.ok()) {
+    comm->reset();
+    exchange.give_up(status);  // ranks may read this one's keys still, and hear of the fault once they meet
+    return status.in(what);
+  }
   exchange.remove_keys();
-  if (!status.ok()) return status.in(what);
   status = (*comm)->meet(deadline);
   // A rank that is through already may have failed in its next call: this rank's next call says so.
   const bool later = status.code() == FLOE_ERR_MISMATCH || status.code() == FLOE_ERR_ABORTED;

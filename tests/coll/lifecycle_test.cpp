@@ -1,4 +1,5 @@
 // Contexts and communicators: made, described, unmade, and nothing left of them.
+#include <atomic>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
@@ -197,6 +198,54 @@ TEST(Lifecycle, ARankThatIsLateForTheLastBarrierIsNamed) {
       EXPECT_FLOE_OK(floe_context_destroy(context));
     });
   for (auto& thread : threads) thread.join();
+}
+
+// Whoever is through first has known for a while that rank 2 has failed when rank 1 asks whether it was
+// ready.
+TEST(Lifecycle, ARankThatIsSlowToReadHearsOfTheFailedOneToo) {
+  static std::atomic<bool> failed;
+  failed = false;
+  MemoryStore memory;
+  std::vector<std::thread> threads;
+  for (const uint32_t rank : {0u, 1u, 2u})
+    threads.emplace_back([&, rank] {
+      floe_context_t* context = create_context();
+      floe_store_t store = memory.handle();
+      if (rank == 1)
+        store.get = [](void* self, const char* key, void* value, uint64_t capacity, uint64_t* bytes,
+                       uint64_t timeout_ms) {
+          constexpr auto kLate = std::chrono::milliseconds(200);
+          if (std::strstr(key, "/ready/0")) {
+            while (!failed) std::this_thread::yield();
+            std::this_thread::sleep_for(kLate);
+          }
+          return static_cast<MemoryStore*>(self)->handle().get(self, key, value, capacity, bytes, timeout_ms);
+        };
+      if (rank == 2)
+        store.get = [](void* self, const char* key, void* value, uint64_t capacity, uint64_t* bytes,
+                       uint64_t timeout_ms) {
+          if (!std::strstr(key, "/ready/1"))
+            return static_cast<MemoryStore*>(self)->handle().get(self, key, value, capacity, bytes,
+                                                                 timeout_ms);
+          failed = true;
+          return FLOE_ERR_SYSTEM;
+        };
+      floe_comm_config_t config = FLOE_COMM_CONFIG_INIT;
+      config.rank = rank;
+      config.size = 3;
+      config.timeout_ms = 4000;
+      floe_comm_t* comm = nullptr;
+      const floe_status_t status = floe_comm_create(context, &config, &store, &comm);
+      const std::string text = floe_last_error();
+      EXPECT_EQ(nullptr, comm);
+      if (rank != 2) {
+        EXPECT_EQ(FLOE_ERR_PEER, status) << text;
+        EXPECT_NE(std::string::npos, text.find("rank 2 (host")) << text;
+      }
+      EXPECT_FLOE_OK(floe_context_destroy(context));
+    });
+  for (auto& thread : threads) thread.join();
+  EXPECT_EQ(0, memory.keys());
 }
 
 TEST(Lifecycle, AFailingStoresErrorIsPassedOn) {

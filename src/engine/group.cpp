@@ -138,7 +138,7 @@ Status Group::refusal(const Descriptor& descriptor) {
 void Group::wake_peers() {
   const auto packets_to = config_.shm ? config_.shm->published() : std::span<const PeerId>();
   if (packets_to.empty() && !published_) return;
-  // Dekker: what was published comes before the look at `sleeping`; pairs with Bell::begin_sleep.
+  // Dekker: what was published comes before the look for sleepers; pairs with Bell::begin_sleep.
   if (config_.rings_unfenced)
     std::atomic_signal_fence(std::memory_order_seq_cst);
   else

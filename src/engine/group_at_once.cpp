@@ -22,7 +22,7 @@ bool runs_elsewhere(const Member& member) { return member.bell && Crowd::runs_el
 
 }  // namespace
 
-// Where ranks share CPUs, before the second look: an operation of its own, for the engine to wait for, costs
+// Where ranks share CPUs, before another look: an operation of its own, for the engine to wait for, costs
 // more than a fifth of the time of a switch to the peer and back. Not often, as the engine's lock is held
 // meanwhile.
 bool Group::give_way() {

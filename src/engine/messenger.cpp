@@ -219,7 +219,7 @@ void Messenger::on_packet(const PacketHeader& h, std::span<const std::byte> payl
 bool Messenger::wants(const PacketHeader& h) {
   Lane& lane = lanes_[h.source];
   const auto is_waited_for = [&] {
-    // What is waited for may be behind a small one, which costs little to keep.
+    // What is waited for may be behind a small one.
     return h.bytes < kSmall ? matcher_.has_any() : matcher_.has({h.descriptor.lane, h.source, h.tag});
   };
   const bool kept = (h.kind == PacketKind::kEager && !is_waited_for()) ||

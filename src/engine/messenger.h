@@ -113,7 +113,7 @@ class Messenger {
  private:
   static constexpr uint64_t kEagerWindow = 4 << 20;
   static constexpr uint64_t kEagerPackets = 8;
-  static constexpr uint64_t kSmall = 1024;  // bytes
+  static constexpr uint64_t kSmall = 1024;  // bytes, less than which cost little to keep
   static constexpr uint32_t kPatience = 8;  // passes, which take about as long as a copy of some KiB
 
   struct Control {

@@ -49,7 +49,7 @@ Result<Bell> Bell::attach(UniqueFd page, UniqueFd event) {
   return bell;
 }
 
-// As if this waker had a fence: see BellPage::kAsks.
+// The waker's fence, which pairs with the one in begin_sleep(), if it has had none.
 void Bell::look_again() const {
   std::atomic_thread_fence(std::memory_order_seq_cst);
   if ((page_->state.load(std::memory_order_relaxed) & BellPage::kSleeps) != 0) ring();

@@ -2,8 +2,8 @@
 // peers' pidfds, the fabric's completion queue); a peer that publishes something rings its bell.
 //
 // Lost wake-ups are excluded by Dekker's pattern:
-//   sleeper: sleeping = 1; fence; look for work once more; epoll_wait; sleeping = 0
-//   waker:   publish;      fence; if (sleeping) write the eventfd
+//   sleeper: state = kSleeps; fence; look for work once more; epoll_wait; state = 0
+//   waker:   publish;         fence; if (state & kSleeps) write the eventfd
 // Both fences are sequentially consistent, so at least one side sees the other's store. The waker's, which
 // waits until what was published has left its core, is a good part of what a small operation takes: where all
 // ranks of a host have Linux's membarrier(2), the sleeper has it executed on all cores instead, and wakers
@@ -25,7 +25,8 @@ namespace floe {
 // What is shared. `state` is alone in its line: read by every peer after each publication, written only by a
 // rank that goes to sleep or wakes up.
 struct BellPage {
-  static constexpr uint32_t kSleeps = 1, kAsks = 2;
+  static constexpr uint32_t kSleeps = 1;  // its owner is to be woken
+  static constexpr uint32_t kAsks = 2;    // and wakers are to have their fence
   alignas(128) std::atomic<uint32_t> state;
   std::atomic<uint32_t> fences_all;  // whether its owner can have all cores execute a fence; never changes
   // Here as it is a rank's own for all its communicators, as the bell is.
@@ -60,6 +61,7 @@ class Bell {
   [[nodiscard]] bool begin_sleep(const std::atomic<bool>& unfenced, bool often) {
     page_->state.store(BellPage::kSleeps | (often ? BellPage::kAsks : 0), std::memory_order_seq_cst);
     std::atomic_thread_fence(std::memory_order_seq_cst);
+    // Before this store it was kAsks, and is not 0 since: wakers have their fence, whatever is stored now.
     const bool heard = asked_ || !unfenced.load(std::memory_order_seq_cst) || fence_all();
     asked_ = often && heard;
     return heard;

@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <functional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -142,62 +143,72 @@ TEST(Lifecycle, CreationsOnOneContextOverlap) {
   });
 }
 
+// Creates a communicator of `size` from these ranks, each a thread with a store of its own making, over
+// `memory`, and fails to on each.
+struct Creation {
+  uint32_t size;
+  uint64_t timeout_ms;
+  MemoryStore memory{};
+
+  void fails(const std::vector<uint32_t>& ranks,
+             const std::function<void(uint32_t rank, floe_store_t& store)>& prepare,
+             const std::function<void(uint32_t rank, floe_status_t status, const std::string& text)>& check) {
+    std::vector<std::thread> threads;
+    for (const uint32_t rank : ranks)
+      threads.emplace_back([&, rank] {
+        floe_context_t* context = create_context();
+        floe_store_t store = memory.handle();
+        prepare(rank, store);
+        floe_comm_config_t config = FLOE_COMM_CONFIG_INIT;
+        config.rank = rank;
+        config.size = size;
+        config.timeout_ms = timeout_ms;
+        floe_comm_t* comm = nullptr;
+        const floe_status_t status = floe_comm_create(context, &config, &store, &comm);
+        check(rank, status, floe_last_error());
+        EXPECT_EQ(nullptr, comm);
+        EXPECT_FLOE_OK(floe_context_destroy(context));
+      });
+    for (auto& thread : threads) thread.join();
+  }
+};
+
+floe_status_t get(void* memory, const char* key, void* value, uint64_t capacity, uint64_t* bytes,
+                  uint64_t timeout_ms) {
+  return static_cast<MemoryStore*>(memory)->handle().get(memory, key, value, capacity, bytes, timeout_ms);
+}
+
 TEST(Lifecycle, AMissingRankIsNamedWhenTheTimeIsUp) {
-  MemoryStore memory;
-  std::vector<std::thread> threads;
-  for (const uint32_t rank : {0u, 1u, 3u})
-    threads.emplace_back([&, rank] {
-      floe_context_t* context = create_context();
-      const floe_store_t store = memory.handle();
-      floe_comm_config_t config = FLOE_COMM_CONFIG_INIT;
-      config.rank = rank;
-      config.size = 4;
-      config.timeout_ms = 1000;
-      floe_comm_t* comm = nullptr;
-      const floe_status_t status = floe_comm_create(context, &config, &store, &comm);
-      EXPECT_EQ(FLOE_ERR_STORE, status) << floe_status_string(status) << ": " << floe_last_error();
-      EXPECT_NE(std::string::npos, std::string(floe_last_error()).find("rank 2 of 4 ")) << floe_last_error();
-      EXPECT_EQ(nullptr, comm);
-      EXPECT_FLOE_OK(floe_context_destroy(context));
-    });
-  for (auto& thread : threads) thread.join();
+  Creation creation{4, 1000};
+  creation.fails(
+      {0, 1, 3}, [](uint32_t, floe_store_t&) {},
+      [](uint32_t, floe_status_t status, const std::string& text) {
+        EXPECT_EQ(FLOE_ERR_STORE, status) << floe_status_string(status) << ": " << text;
+        EXPECT_NE(std::string::npos, text.find("rank 2 of 4 ")) << text;
+      });
 }
 
 // It has told the others that it is ready, and then its store is slow: who waits for it learns that, and for
 // how long.
 TEST(Lifecycle, ARankThatIsLateForTheLastBarrierIsNamed) {
-  MemoryStore memory;
-  std::vector<std::thread> threads;
-  for (const uint32_t rank : {0u, 1u, 2u})
-    threads.emplace_back([&, rank] {
-      floe_context_t* context = create_context();
-      floe_store_t store = memory.handle();
-      if (rank == 2)
-        store.get = [](void* self, const char* key, void* value, uint64_t capacity, uint64_t* bytes,
-                       uint64_t timeout_ms) {
-          constexpr auto kLate = std::chrono::milliseconds(6000);
-          if (std::strstr(key, "/ready/0")) std::this_thread::sleep_for(kLate);
-          return static_cast<MemoryStore*>(self)->handle().get(self, key, value, capacity, bytes, timeout_ms);
-        };
-      floe_comm_config_t config = FLOE_COMM_CONFIG_INIT;
-      config.rank = rank;
-      config.size = 3;
-      config.timeout_ms = 4000;
-      floe_comm_t* comm = nullptr;
-      const floe_status_t status = floe_comm_create(context, &config, &store, &comm);
-      const std::string text = floe_last_error();
-      EXPECT_EQ(nullptr, comm);
-      if (rank != 2) {
-        EXPECT_EQ(FLOE_ERR_TIMEOUT, status) << text;
-        for (const char* words :
-             {"creating 'world' on rank", "creation", "Timed out", "rank 2 (host", " s for "})
-          EXPECT_NE(std::string::npos, text.find(words)) << "no '" << words << "' in: " << text;
-        EXPECT_EQ(std::string::npos, text.find("floe_comm_abort")) << text;
-        EXPECT_EQ(std::string::npos, text.find("barrier")) << text;
-      }
-      EXPECT_FLOE_OK(floe_context_destroy(context));
-    });
-  for (auto& thread : threads) thread.join();
+  const auto prepare = [](uint32_t rank, floe_store_t& store) {
+    if (rank != 2) return;
+    store.get = [](void* self, const char* key, void* value, uint64_t capacity, uint64_t* bytes,
+                   uint64_t timeout_ms) {
+      constexpr auto kLate = std::chrono::milliseconds(6000);
+      if (std::strstr(key, "/ready/0")) std::this_thread::sleep_for(kLate);
+      return get(self, key, value, capacity, bytes, timeout_ms);
+    };
+  };
+  Creation creation{3, 4000};
+  creation.fails({0, 1, 2}, prepare, [](uint32_t rank, floe_status_t status, const std::string& text) {
+    if (rank == 2) return;
+    EXPECT_EQ(FLOE_ERR_TIMEOUT, status) << text;
+    for (const char* words : {"creating 'world' on rank", "creation", "Timed out", "rank 2 (host", " s for "})
+      EXPECT_NE(std::string::npos, text.find(words)) << "no '" << words << "' in: " << text;
+    EXPECT_EQ(std::string::npos, text.find("floe_comm_abort")) << text;
+    EXPECT_EQ(std::string::npos, text.find("barrier")) << text;
+  });
 }
 
 // Whoever is through first has known for a while that rank 2 has failed when rank 1 asks whether it was
@@ -205,47 +216,33 @@ TEST(Lifecycle, ARankThatIsLateForTheLastBarrierIsNamed) {
 TEST(Lifecycle, ARankThatIsSlowToReadHearsOfTheFailedOneToo) {
   static std::atomic<bool> failed;
   failed = false;
-  MemoryStore memory;
-  std::vector<std::thread> threads;
-  for (const uint32_t rank : {0u, 1u, 2u})
-    threads.emplace_back([&, rank] {
-      floe_context_t* context = create_context();
-      floe_store_t store = memory.handle();
-      if (rank == 1)
-        store.get = [](void* self, const char* key, void* value, uint64_t capacity, uint64_t* bytes,
-                       uint64_t timeout_ms) {
-          constexpr auto kLate = std::chrono::milliseconds(200);
-          if (std::strstr(key, "/ready/0")) {
-            while (!failed) std::this_thread::yield();
-            std::this_thread::sleep_for(kLate);
-          }
-          return static_cast<MemoryStore*>(self)->handle().get(self, key, value, capacity, bytes, timeout_ms);
-        };
-      if (rank == 2)
-        store.get = [](void* self, const char* key, void* value, uint64_t capacity, uint64_t* bytes,
-                       uint64_t timeout_ms) {
-          if (!std::strstr(key, "/ready/1"))
-            return static_cast<MemoryStore*>(self)->handle().get(self, key, value, capacity, bytes,
-                                                                 timeout_ms);
-          failed = true;
-          return FLOE_ERR_SYSTEM;
-        };
-      floe_comm_config_t config = FLOE_COMM_CONFIG_INIT;
-      config.rank = rank;
-      config.size = 3;
-      config.timeout_ms = 4000;
-      floe_comm_t* comm = nullptr;
-      const floe_status_t status = floe_comm_create(context, &config, &store, &comm);
-      const std::string text = floe_last_error();
-      EXPECT_EQ(nullptr, comm);
-      if (rank != 2) {
-        EXPECT_EQ(FLOE_ERR_PEER, status) << text;
-        EXPECT_NE(std::string::npos, text.find("rank 2 (host")) << text;
-      }
-      EXPECT_FLOE_OK(floe_context_destroy(context));
-    });
-  for (auto& thread : threads) thread.join();
-  EXPECT_EQ(0, memory.keys());
+  const auto prepare = [](uint32_t rank, floe_store_t& store) {
+    if (rank == 1)
+      store.get = [](void* self, const char* key, void* value, uint64_t capacity, uint64_t* bytes,
+                     uint64_t timeout_ms) {
+        constexpr auto kLate = std::chrono::milliseconds(200), kStep = std::chrono::milliseconds(1);
+        if (std::strstr(key, "/ready/0")) {
+          for (uint64_t waited_ms = 0; !failed && waited_ms < timeout_ms; ++waited_ms)
+            std::this_thread::sleep_for(kStep);
+          std::this_thread::sleep_for(kLate);
+        }
+        return get(self, key, value, capacity, bytes, timeout_ms);
+      };
+    if (rank == 2)
+      store.get = [](void* self, const char* key, void* value, uint64_t capacity, uint64_t* bytes,
+                     uint64_t timeout_ms) {
+        if (!std::strstr(key, "/ready/1")) return get(self, key, value, capacity, bytes, timeout_ms);
+        failed = true;
+        return FLOE_ERR_SYSTEM;
+      };
+  };
+  Creation creation{3, 4000};
+  creation.fails({0, 1, 2}, prepare, [](uint32_t rank, floe_status_t status, const std::string& text) {
+    if (rank == 2) return;
+    EXPECT_EQ(FLOE_ERR_PEER, status) << text;
+    EXPECT_NE(std::string::npos, text.find("rank 2 (host")) << text;
+  });
+  EXPECT_EQ(0, creation.memory.keys());
 }
 
 TEST(Lifecycle, AFailingStoresErrorIsPassedOn) {

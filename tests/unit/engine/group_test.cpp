@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <sched.h>
 #include <sys/eventfd.h>
 
@@ -40,6 +41,7 @@ class GroupTest : public testing::Test {
     for (uint32_t rank = 0; rank < 2; ++rank) config.members[rank].route = {config.shm.get(), rank};
     config.members[kPeer].pidfd = UniqueFd(::eventfd(0, EFD_CLOEXEC));
     pidfd_ = config.members[kPeer].pidfd.get();
+    bell_ = &*config.members[kPeer].bell;
     peer_ = &segments[kPeer]->header();
     own_ = &segments[0]->header();
     group_ = std::make_unique<Group>(std::move(config));
@@ -91,6 +93,7 @@ class GroupTest : public testing::Test {
   SegmentHeader* peer_ = nullptr;
   SegmentHeader* own_ = nullptr;
   int pidfd_ = -1;
+  Bell* bell_ = nullptr;  // the peer's
   std::vector<std::byte> bytes_;
   std::shared_ptr<MessageOperation> receive_;
   Status refused_;
@@ -119,6 +122,30 @@ TEST_F(GroupTest, ReceivesWhatThePeerSentBeforeItDied) {
   end_process();
   const Status& status = status_of_a_receive();
   EXPECT_TRUE(status.ok()) << status.message();
+}
+
+// One look for sleepers is enough for a message and the answer that is there already.
+TEST_F(GroupTest, AReceiveThatEndsAtOnceWakesWhoAMessageWasSentToBefore) {
+  const auto rings = [this] {
+    pollfd event{bell_->event_fd(), POLLIN, 0};
+    return ::poll(&event, 1, 0) == 1;
+  };
+  std::byte out{}, in{};
+  Transfer sent, received;
+  for (Transfer* transfer : {&sent, &received}) {
+    transfer->data = transfer == &sent ? &out : &in;
+    transfer->bytes = 1;
+    transfer->peer = kPeer;
+  }
+  send(0, 1);
+  ASSERT_TRUE(bell_->begin_sleep(std::atomic<bool>(false), false));
+  ASSERT_TRUE(group_->send_at_once(sent));
+  EXPECT_FALSE(rings());
+  std::shared_ptr<MessageOperation> late;
+  EXPECT_TRUE(group_->receive(received, &late).ok());
+  EXPECT_FALSE(late);
+  EXPECT_TRUE(rings());
+  bell_->end_sleep();
 }
 
 // A record of any bytes is an error, never an operation that seems to have ended well.

@@ -30,8 +30,7 @@ Status bad_root(uint32_t root, const Communicator& comm) {
   return error(FLOE_ERR_ARGUMENT, "root is {}: it must be less than size, {}", root, comm.size());
 }
 
-Status check_overlap(const void* a, uint64_t a_bytes, const void* b, uint64_t b_bytes) {
-  if (!overlap(a, a_bytes, b, b_bytes)) return {};
+Status bad_overlap() {
   return {FLOE_ERR_ARGUMENT, "send and recv overlap, and not as the in-place form allows"};
 }
 

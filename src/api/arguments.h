@@ -20,6 +20,7 @@ Status bad_count(uint64_t count, floe_type_t type);
 Status bad_buffer(const void* buffer, uint64_t count, std::string_view name);
 Status bad_root(uint32_t root, const Communicator& comm);
 Status bad_peer(uint32_t peer, const Communicator& comm, std::string_view name);
+Status bad_overlap();
 Status no_in_place(std::string_view name);
 
 // `type` is one, and `blocks` blocks of `count` elements have at most kMaxBytes.
@@ -54,7 +55,10 @@ inline bool overlap(const void* a, uint64_t a_bytes, const void* b, uint64_t b_b
 }
 
 // `send` and `recv` do not overlap.
-Status check_overlap(const void* a, uint64_t a_bytes, const void* b, uint64_t b_bytes);
+inline Status check_overlap(const void* send, uint64_t sent, const void* recv, uint64_t received) {
+  if (overlap(send, sent, recv, received)) return bad_overlap();
+  return {};
+}
 
 // Whether a buffer, or two that the caller knows to have so many bytes, need no word of complaint.
 inline bool is_fine(const void* buffer) { return buffer && buffer != FLOE_IN_PLACE; }

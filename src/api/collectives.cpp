@@ -185,11 +185,13 @@ floe_status_t floe_sendrecv(floe_comm_t* comm, const void* send, uint64_t send_c
     if (source == FLOE_ANY_SOURCE && c.size() == 1) return no_other_rank();
     if (source != FLOE_ANY_SOURCE) FLOE_TRY(check_peer(source, c, "source"));
     const std::vector<uint32_t> any = source == FLOE_ANY_SOURCE ? others(c) : std::vector<uint32_t>();
-    auto both = c.send_receive(send, sent, dest, send_tag, recv, received,
-                               any.empty() ? std::span<const uint32_t>(&source, 1) : any, recv_tag);
-    const Status sending = conclude(c, std::move(both.first), nullptr);
-    const Status receiving = conclude(c, std::move(both.second), nullptr);
-    return sending.ok() ? receiving : sending;
+    std::shared_ptr<Operation> sending, receiving;
+    const Status started = c.send_receive(send, sent, dest, send_tag, recv, received,
+                                          any.empty() ? std::span<const uint32_t>(&source, 1) : any, recv_tag,
+                                          &sending, &receiving);
+    if (sending) FLOE_TRY(conclude_late(c, *sending));
+    FLOE_TRY(started);
+    return receiving ? conclude_late(c, *receiving) : Status();
   });
 }
 

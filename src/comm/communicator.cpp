@@ -8,22 +8,12 @@
 namespace floe {
 namespace {
 
-Transfer message(Kind kind, const void* buffer, uint64_t bytes, uint32_t peer, uint64_t tag) {
+Message message(Kind kind, const void* buffer, uint64_t bytes, uint32_t peer, uint64_t tag) {
   return {.data = static_cast<std::byte*>(const_cast<void*>(buffer)),  // only read if it is a send
           .bytes = bytes,
           .peer = peer,
           .tag = tag,
           .descriptor = {.kind = static_cast<uint8_t>(kind), .type = FLOE_UINT8, .count = bytes}};
-}
-
-Transfer outgoing(const void* buffer, uint64_t bytes, uint32_t dest, uint64_t tag) {
-  return message(Kind::kSend, buffer, bytes, dest, tag);
-}
-
-Transfer incoming(void* buffer, uint64_t bytes, std::span<const uint32_t> sources, uint64_t tag) {
-  Transfer transfer = message(Kind::kRecv, buffer, bytes, sources[0], tag);
-  if (sources.size() != 1) transfer.sources.assign(sources.begin(), sources.end());
-  return transfer;
 }
 
 }  // namespace
@@ -290,60 +280,64 @@ Communicator::Started Communicator::reduce_scatter(const void* send, void* recv,
 
 Communicator::Started Communicator::send(const void* buffer, uint64_t bytes, uint32_t dest, uint64_t tag,
                                          bool wait) {
-  Transfer transfer = outgoing(buffer, bytes, dest, tag);
+  std::shared_ptr<Operation> started;
   const std::lock_guard guard(engine_->lock());
-  Started started = start_send(transfer, wait);
+  const Status status = start_send(message(Kind::kSend, buffer, bytes, dest, tag), wait, &started);
   group_.wake_peers();
+  if (!status.ok()) return status;
   return started;
 }
 
 Communicator::Started Communicator::receive(void* buffer, uint64_t bytes, std::span<const uint32_t> sources,
                                             uint64_t tag, bool wait) {
-  Transfer transfer = incoming(buffer, bytes, sources, tag);
+  std::shared_ptr<Operation> started;
   const std::lock_guard guard(engine_->lock());
-  return start_receive(transfer, wait);
+  FLOE_TRY(start_receive(message(Kind::kRecv, buffer, bytes, sources[0], tag), sources, wait, &started));
+  return started;
 }
 
-std::pair<Communicator::Started, Communicator::Started> Communicator::send_receive(
-    const void* send, uint64_t sent_bytes, uint32_t dest, uint64_t send_tag, void* recv,
-    uint64_t received_bytes, std::span<const uint32_t> sources, uint64_t recv_tag) {
-  Transfer sending = outgoing(send, sent_bytes, dest, send_tag);
-  Transfer receiving = incoming(recv, received_bytes, sources, recv_tag);
+Status Communicator::send_receive(const void* send, uint64_t sent_bytes, uint32_t dest, uint64_t send_tag,
+                                  void* recv, uint64_t received_bytes, std::span<const uint32_t> sources,
+                                  uint64_t recv_tag, std::shared_ptr<Operation>* sending,
+                                  std::shared_ptr<Operation>* receiving) {
   const std::lock_guard guard(engine_->lock());
-  Started sent = start_send(sending, true);
-  if (!sent.ok()) return {std::move(sent), std::shared_ptr<Operation>()};
-  Started received = start_receive(receiving, true);
-  group_.wake_peers();  // if the receive has come to an error; else it has done so
-  return {std::move(sent), std::move(received)};
+  FLOE_TRY(start_send(message(Kind::kSend, send, sent_bytes, dest, send_tag), true, sending));
+  Status status = start_receive(message(Kind::kRecv, recv, received_bytes, sources[0], recv_tag), sources,
+                                true, receiving);
+  if (!status.ok() || *receiving) group_.wake_peers();  // a receive that has ended has done so
+  return status;
 }
 
-Communicator::Started Communicator::start_send(Transfer& transfer, bool wait) {
-  const Descriptor& descriptor = transfer.descriptor;
-  const bool sent = group_.send_at_once(transfer);
-  if (sent) count(descriptor);
-  if (sent && wait) return std::shared_ptr<Operation>();
-  auto operation = std::make_shared<MessageOperation>(descriptor, std::move(transfer));
+Status Communicator::start_send(const Message& send, bool wait, std::shared_ptr<Operation>* started) {
+  const bool sent = group_.send_at_once(send);
+  if (sent) count(send.descriptor);
+  if (sent && wait) return {};
+  auto operation = std::make_shared<MessageOperation>(send.descriptor, Transfer{send});
   if (sent) {
     operation->finish_sent();
-    return std::shared_ptr<Operation>(std::move(operation));
+  } else {
+    FLOE_TRY(count(send.descriptor, group_.start(operation)));
+    engine_->started(group_);
   }
-  FLOE_TRY(count(descriptor, group_.start(operation)));
-  engine_->started(group_);
-  return std::shared_ptr<Operation>(std::move(operation));
+  *started = std::move(operation);
+  return {};
 }
 
-Communicator::Started Communicator::start_receive(Transfer& transfer, bool wait) {
-  const Descriptor& descriptor = transfer.descriptor;
+Status Communicator::start_receive(const Message& receive, std::span<const uint32_t> sources, bool wait,
+                                   std::shared_ptr<Operation>* started) {
+  if (sources.size() == 1) sources = {};
   std::shared_ptr<MessageOperation> operation;
   if (wait) {
-    FLOE_TRY(count(descriptor, group_.receive(transfer, &operation)));
-    if (!operation) return std::shared_ptr<Operation>();
+    FLOE_TRY(count(receive.descriptor, group_.receive(receive, sources, &operation)));
+    if (!operation) return {};
   } else {
-    operation = std::make_shared<MessageOperation>(descriptor, std::move(transfer));
-    FLOE_TRY(count(descriptor, group_.start(operation)));
+    operation = std::make_shared<MessageOperation>(receive.descriptor,
+                                                   Transfer{receive, {sources.begin(), sources.end()}});
+    FLOE_TRY(count(receive.descriptor, group_.start(operation)));
   }
   engine_->started(group_);
-  return std::shared_ptr<Operation>(std::move(operation));
+  *started = std::move(operation);
+  return {};
 }
 
 }  // namespace floe

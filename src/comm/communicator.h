@@ -117,10 +117,10 @@ class Communicator {
                     uint32_t root);
 
   Started send(const void* buffer, uint64_t bytes, uint32_t dest, uint64_t tag, bool wait);
-  // What is sent, and what is received, by a caller that waits for both.
-  std::pair<Started, Started> send_receive(const void* send, uint64_t sent_bytes, uint32_t dest,
-                                           uint64_t send_tag, void* recv, uint64_t received_bytes,
-                                           std::span<const uint32_t> sources, uint64_t recv_tag);
+  // For a caller that waits for both: what is not complete already is in *sending and *receiving.
+  Status send_receive(const void* send, uint64_t sent_bytes, uint32_t dest, uint64_t send_tag, void* recv,
+                      uint64_t received_bytes, std::span<const uint32_t> sources, uint64_t recv_tag,
+                      std::shared_ptr<Operation>* sending, std::shared_ptr<Operation>* receiving);
   // From the rank in `sources`, or any of them.
   Started receive(void* buffer, uint64_t bytes, std::span<const uint32_t> sources, uint64_t tag, bool wait);
 
@@ -142,8 +142,9 @@ class Communicator {
   std::vector<bool> apart() const;
   Started start(std::shared_ptr<Collective> collective);
   // Lock held.
-  Started start_send(Transfer& transfer, bool wait);
-  Started start_receive(Transfer& transfer, bool wait);
+  Status start_send(const Message& send, bool wait, std::shared_ptr<Operation>* started);
+  Status start_receive(const Message& receive, std::span<const uint32_t> sources, bool wait,
+                       std::shared_ptr<Operation>* started);
   // Whether a reduction may run on shared memory, whose slots have no room for factors.
   bool on_memory(Operator op) const { return direct() && op.op != kPremulSum; }
   Started on_memory(const Descriptor& descriptor, Pattern pattern, const void* send, void* recv, bool wait);

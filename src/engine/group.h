@@ -8,6 +8,7 @@
 #include <deque>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -96,9 +97,11 @@ class Group final : public PacketSink {
   Status start(std::shared_ptr<MessageOperation> message);
   // For a caller that would wait: sends a message that goes into one packet, if there is room for it now;
   // false: start() it. The caller wakes peers.
-  bool send_at_once(Transfer& send);
-  // The same for a message that a peer is about to send. *late is the operation, started, if it was not.
-  Status receive(Transfer& receive, std::shared_ptr<MessageOperation>* late);
+  bool send_at_once(const Message& send);
+  // The same for a message that a peer is about to send: the receive's, or if there are `sources` one of
+  // theirs. *late is the operation, started, if it was not.
+  Status receive(const Message& receive, std::span<const uint32_t> sources,
+                 std::shared_ptr<MessageOperation>* late);
 
   bool busy() const { return !collectives_.empty() || !messages_.empty(); }
   // Operations that ended well, and with an error.
@@ -182,7 +185,12 @@ class Group final : public PacketSink {
   bool run_at_once(Protocol& op);
   bool give_way();
   int looks_at_runners() const;
-  int looks_at_sender(const Transfer& message) const;
+  int looks_at_sender(const Message& message, bool one_of_several) const;
+  class Taker;
+  template <class Look, class Done>
+  void look_for(const Message& receive, bool from_several, Look&& look, Done&& done);
+  Status receive_posted(Transfer receive, std::shared_ptr<MessageOperation>* late);
+  Status message_ended();
   template <class F>
   bool all_run_elsewhere(F&& waits_for) const;
   void remember(const Descriptor& descriptor) {

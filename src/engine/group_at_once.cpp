@@ -17,6 +17,8 @@ constexpr int kPolls = 400, kPollsOversubscribed = 2, kPollsOfMessageOversubscri
 // Looking for sleepers may have a fence in it, which waits until what was published has left this core. A
 // peer that published before it slept is found without: the look comes last then.
 constexpr int kPollsBeforeWaking = 16;
+// A receive's: what is behind its message a later call takes out of the ring.
+constexpr int kOnePacket = 1;
 
 bool runs_elsewhere(const Member& member) { return member.bell && Crowd::runs_elsewhere(member.bell->cpu()); }
 
@@ -45,9 +47,9 @@ int Group::looks_at_runners() const {
 }
 
 // Longer ones keep their sender busy for longer than that.
-int Group::looks_at_sender(const Transfer& message) const {
+int Group::looks_at_sender(const Message& message, bool one_of_several) const {
   constexpr uint64_t kMostBytes = 4096;
-  return message.sources.empty() && message.bytes <= kMostBytes ? looks_at_runners() : 0;
+  return !one_of_several && message.bytes <= kMostBytes ? looks_at_runners() : 0;
 }
 
 // Whether there are ranks that are waited for, and all of them do, as it seems.
@@ -68,7 +70,8 @@ bool Group::awaits_runners() const {
   };
   if (!collectives_.empty()) return looks_at_runners() > 0 && all_run(*collectives_.front());
   if (messages_.empty()) return false;
-  return looks_at_sender(messages_.front()->transfer()) > 0 && all_run(*messages_.front());
+  const MessageOperation& message = *messages_.front();
+  return looks_at_sender(message.transfer(), message.from_several()) > 0 && all_run(message);
 }
 
 template <class Protocol>
@@ -118,12 +121,78 @@ std::shared_ptr<Collective> Group::continue_small(const Descriptor& descriptor, 
   return late;
 }
 
-Status Group::receive(Transfer& receive, std::shared_ptr<MessageOperation>* late) {
-  const auto operation = [&] { return std::make_shared<MessageOperation>(receive.descriptor, receive); };
+// Takes the message that a caller waits for right where it has come. Whatever else has come stays there.
+class Group::Taker final : public PacketSink {
+ public:
+  Taker(Group& group, const Message& receive) : group_(group), receive_(receive) {}
+
+  bool wants(const PacketHeader& header) override {
+    others = !group_.messenger_.is_next(receive_, header);
+    return !others;
+  }
+  void on_packet(const PacketHeader& header, std::span<const std::byte> payload) override {
+    taken = group_.messenger_.take_at_once(receive_, header, payload);
+    if (taken) return;
+    others = true;
+    group_.on_packet(header, payload);
+  }
+  void on_peer_lost(PeerId peer, const Status& why) override {
+    others = true;
+    group_.on_peer_lost(peer, why);
+  }
+
+  bool taken = false;
+  bool others = false;  // something else is to be done
+
+ private:
+  Group& group_;
+  const Message& receive_;
+};
+
+// Looks for packets until `done`, or until there have been none for too long.
+template <class Look, class Done>
+void Group::look_for(const Message& receive, bool from_several, Look&& look, Done&& done) {
   const Member& source = config_.members[receive.peer];
-  const bool from_several = !receive.sources.empty(), near = from_several || source.segment;
+  const int polls = oversubscribed() ? kPollsOfMessageOversubscribed : kPolls;
+  int looks = looks_at_sender(receive, from_several);
+  bool idle = false;
+  for (int turn = 0; !done() && turn < polls; ++turn) {
+    if (idle && looks > 0 && runs_elsewhere(source)) {
+      --looks;
+      --turn;
+      pause_cpu();
+    } else if (idle && oversubscribed()) {
+      if (!give_way()) break;
+      looks = looks_at_sender(receive, from_several);
+    }
+    idle = look() == 0;
+    if (turn == kPollsBeforeWaking) wake_peers();
+    if (idle && turn > kPollsBeforeWaking) pause_cpu();
+  }
+}
+
+Status Group::receive(const Message& receive, std::span<const uint32_t> sources,
+                      std::shared_ptr<MessageOperation>* late) {
+  const Member& source = config_.members[receive.peer];
+  const bool from_several = !sources.empty(), near = from_several || source.segment;
+  const auto start_late = [&] {
+    *late = std::make_shared<MessageOperation>(receive.descriptor,
+                                               Transfer{receive, {sources.begin(), sources.end()}});
+    return start(*late);
+  };
   check_alarm();
-  if (!fault_.ok() || peer_fault_ || busy() || !config_.shm || !near) return start(*late = operation());
+  if (!fault_.ok() || peer_fault_ || busy() || !config_.shm || !near) return start_late();
+  if (!from_several && messenger_.nothing_is_before()) {
+    Taker taker(*this, receive);
+    const auto look = [&] { return config_.shm->drain(source.route.peer, taker, kOnePacket); };
+    look_for(receive, from_several, look, [&] { return taker.taken || taker.others; });
+    if (taker.taken) return message_ended();
+    if (!taker.others || !fault_.ok()) return start_late();
+  }
+  return receive_posted({receive, {sources.begin(), sources.end()}}, late);
+}
+
+Status Group::receive_posted(Transfer receive, std::shared_ptr<MessageOperation>* late) {
   struct : TransferOwner {
     void on_transfer(Transfer&) override { ended = true; }
     bool ended = false;
@@ -131,32 +200,16 @@ Status Group::receive(Transfer& receive, std::shared_ptr<MessageOperation>* late
   receive.owner = &owner;
   try {
     messenger_.receive(receive);
+    const bool from_several = !receive.sources.empty();
+    const PeerId source = config_.members[receive.peer].route.peer;
     ShmTransport& shm = *config_.shm;
-    const int polls = oversubscribed() ? kPollsOfMessageOversubscribed : kPolls;
-    int looks = looks_at_sender(receive);
-    bool idle = false;
-    for (int turn = 0; !owner.ended && turn < polls; ++turn) {
-      if (idle && looks > 0 && runs_elsewhere(source)) {
-        --looks;
-        --turn;
-        pause_cpu();
-      } else if (idle && oversubscribed()) {
-        if (!give_way()) break;
-        looks = looks_at_sender(receive);
-      }
-      // Not what is behind the message: a later call takes that out of the ring.
-      idle = (from_several ? shm.progress(*this) : shm.drain(source.route.peer, *this, 1)) == 0;
-      if (turn == kPollsBeforeWaking) wake_peers();
-      if (idle && turn > kPollsBeforeWaking) pause_cpu();
-    }
-    if (owner.ended) {
-      ++message_sequence_;
-      ++completed_;
-      wake_peers();
-      return {};
-    }
+    const auto look = [&] {
+      return from_several ? shm.progress(*this) : shm.drain(source, *this, kOnePacket);
+    };
+    look_for(receive, from_several, look, [&] { return owner.ended; });
+    if (owner.ended) return message_ended();
     if (!fault_.ok()) return refusal(receive.descriptor);
-    *late = operation();
+    *late = std::make_shared<MessageOperation>(receive.descriptor, receive);
     messenger_.move(receive, take_up(*late));
     return {};
   } catch (const std::bad_alloc&) {
@@ -165,7 +218,14 @@ Status Group::receive(Transfer& receive, std::shared_ptr<MessageOperation>* late
   }
 }
 
-bool Group::send_at_once(Transfer& send) {
+Status Group::message_ended() {
+  ++message_sequence_;
+  ++completed_;
+  wake_peers();
+  return {};
+}
+
+bool Group::send_at_once(const Message& send) {
   check_alarm();
   if (!fault_.ok() || peer_fault_ || !messenger_.send_at_once(send)) return false;
   ++message_sequence_;

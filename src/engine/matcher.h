@@ -35,8 +35,9 @@ class Matcher {
 
   // The oldest posted receive that takes this message, removed from the queue; null if there is none.
   Transfer* match(const Key& message);
-  bool has(const Key& message);                  // whether there is one
-  bool has_any() const { return posted_ != 0; }  // whether any receive is posted
+  bool has(const Key& message);                                 // whether there is one
+  bool has_any() const { return posted_ != 0; }                 // whether any receive is posted
+  bool empty() const { return entries_ == 0 && posted_ == 0; }  // neither that nor a kept message
   // Keeps a message that nobody waits for yet; where, until it is taken.
   Unexpected* keep(Unexpected message);
   // The oldest kept message that `receive` takes, removed; otherwise the receive is posted.

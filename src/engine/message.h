@@ -33,6 +33,7 @@ class MessageOperation final : public Operation, private TransferOwner {
   }
 
   Transfer& transfer() { return transfer_; }
+  const Transfer& transfer() const { return transfer_; }
   // Before it is sent or received: `place` is where its group keeps it.
   void started_at(size_t place, EndedMessages& ended) {
     place_ = place;

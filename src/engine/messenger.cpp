@@ -10,7 +10,7 @@
 namespace floe {
 namespace {
 
-bool is_callers(const Transfer& transfer) { return transfer.descriptor.lane == 0; }
+bool is_callers(const Message& message) { return message.descriptor.lane == 0; }
 
 // The C library copies more than some 2 KiB by x86's string instruction, which is slow to begin on lines that
 // another core has just written: messages of 3 to 8 KiB took a quarter longer (Zen 4, glibc 2.36).
@@ -130,7 +130,7 @@ void Messenger::end_stream(Lane& lane) {
   send.owner->on_transfer(send);
 }
 
-PacketHeader Messenger::first_packet(PacketKind kind, const Transfer& send) const {
+PacketHeader Messenger::first_packet(PacketKind kind, const Message& send) const {
   return {.kind = kind,
           .source = rank_,
           .comm = comm_,
@@ -146,7 +146,7 @@ bool Messenger::is_eager(uint32_t peer, const Lane& lane, const Transfer& send) 
          (send.bytes <= kEagerPackets * transport.max_payload() || transport.queues());
 }
 
-bool Messenger::may_be_eager(const Lane& lane, const Transfer& send) {
+bool Messenger::may_be_eager(const Lane& lane, const Message& send) {
   // A collective's tags are all different.
   return send.bytes <= kEagerWindow - lane.eager_out &&
          !(is_callers(send) && lane.announced.contains(send.tag));
@@ -161,10 +161,25 @@ bool Messenger::send_eagerly(uint32_t peer, Lane& lane, Transfer& send) {
   return true;
 }
 
-bool Messenger::send_at_once(Transfer& send) {
+bool Messenger::send_at_once(const Message& send) {
   Lane& lane = lanes_[send.peer];
-  return lane.empty() && may_be_eager(lane, send) &&
-         send.bytes <= routes_[send.peer].transport->max_payload() && send_eagerly(send.peer, lane, send);
+  const Route& route = routes_[send.peer];
+  if (!lane.empty() || !may_be_eager(lane, send) || send.bytes > route.transport->max_payload() ||
+      !route.transport->try_send(route.peer, first_packet(PacketKind::kEager, send), {send.data, send.bytes}))
+    return false;
+  lane.eager_out += send.bytes;
+  return true;
+}
+
+bool Messenger::take_at_once(const Message& receive, const PacketHeader& h,
+                             std::span<const std::byte> payload) {
+  if (payload.size() != h.bytes) return false;
+  take_out(receive.data, payload);
+  Lane& lane = lanes_[h.source];
+  lane.refusals = 0;
+  lane.eager_in += h.bytes;
+  consumed(h.source, h.bytes);
+  return true;
 }
 
 bool Messenger::announce(uint32_t peer, Lane& lane, Transfer& send) {
@@ -308,7 +323,6 @@ void Messenger::deliver(Transfer& receive, const PacketHeader& h, std::span<cons
   ready.id = h.id;
   ready.offset = receive.id;
   control(h.source, ready);
-  return;
 }
 
 void Messenger::on_data(const PacketHeader& h, std::span<const std::byte> payload) {
@@ -350,7 +364,6 @@ void Messenger::on_ready(const PacketHeader& h) {
   send.peer_id = h.offset;
   send.moved = 0;
   lanes_[h.source].streams.push_back(&send);
-  return;
 }
 
 void Messenger::consumed(uint32_t source, uint64_t bytes) {

@@ -44,14 +44,19 @@ class TransferOwner {
   ~TransferOwner() = default;
 };
 
-// One message to send or receive. Lives in its owner until on_transfer or Messenger::clear.
-struct Transfer {
-  std::byte* data = nullptr;        // only read if it is a send
-  uint64_t bytes = 0;               // of the message; of a receive: room. After on_transfer: received
-  uint32_t peer = 0;                // destination or source; after on_transfer the actual source
-  std::vector<uint32_t> sources{};  // of a receive from several: not empty, `peer` is then set by the match
+// What is to be sent or received.
+struct Message {
+  std::byte* data = nullptr;  // only read if it is a send
+  uint64_t bytes = 0;         // of the message; of a receive: room
+  uint32_t peer = 0;          // destination or source
   uint64_t tag = 0;
   Descriptor descriptor;  // lane 1: a collective's, compared with the sender's; sizes must be equal
+};
+
+// One that is under way. Lives in its owner until on_transfer or Messenger::clear. After on_transfer `bytes`
+// is what was received, and `peer` the actual source.
+struct Transfer : Message {
+  std::vector<uint32_t> sources{};  // of a receive from several: not empty, `peer` is then set by the match
   TransferOwner* owner = nullptr;
 
   Transfer* next = nullptr;  // these two: the matcher's
@@ -77,8 +82,18 @@ class Messenger {
 
   void send(Transfer& transfer);
   // The whole of a message that fits into one packet, if nothing is before it; false: nothing was done.
-  bool send_at_once(Transfer& transfer);
+  bool send_at_once(const Message& send);
   void receive(Transfer& transfer);
+  // For a caller that waits for one message, and takes it from where it has come: then it is neither posted
+  // nor kept. It must be the next packet of its peer, and nothing before it. False: the packet is to go to
+  // on_packet(). is_next() is asked before its payload is known.
+  bool nothing_is_before() const { return matcher_.empty(); }
+  bool is_next(const Message& receive, const PacketHeader& header) const {
+    return header.kind == PacketKind::kEager && header.version == PacketHeader::kVersion &&
+           header.comm == comm_ && header.source == receive.peer && header.tag == receive.tag &&
+           header.descriptor.lane == receive.descriptor.lane && header.bytes <= receive.bytes;
+  }
+  bool take_at_once(const Message& receive, const PacketHeader& header, std::span<const std::byte> payload);
   // A receive that has not ended goes on in `to`, which is a copy of it but for its owner.
   void move(Transfer& from, Transfer& to);
   // A packet without payload of ours or the group's; goes before all messages.
@@ -137,9 +152,9 @@ class Messenger {
 
   PacketHeader header(PacketKind kind) const;
   int pump_lane(uint32_t peer, Lane& lane);
-  PacketHeader first_packet(PacketKind kind, const Transfer& send) const;
+  PacketHeader first_packet(PacketKind kind, const Message& send) const;
   bool is_eager(uint32_t peer, const Lane& lane, const Transfer& send) const;
-  static bool may_be_eager(const Lane& lane, const Transfer& send);  // if it is not too long
+  static bool may_be_eager(const Lane& lane, const Message& send);  // if it is not too long
   bool send_eagerly(uint32_t peer, Lane& lane, Transfer& send);
   bool announce(uint32_t peer, Lane& lane, Transfer& send);
   static void end_stream(Lane& lane);

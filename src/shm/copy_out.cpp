@@ -16,8 +16,7 @@ void CopyOut::copy(bool non_temporal, std::byte* to, const std::byte* from, uint
     copy_bytes(to, from, bytes);
 }
 
-void CopyOut::operator()(std::byte* to, const std::byte* from, uint64_t bytes) {
-  if (bytes < kSmallest) return copy_bytes(to, from, bytes);
+void CopyOut::copy_large(std::byte* to, const std::byte* from, uint64_t bytes) {
   const bool other = phase_ == Phase::kChange || phase_ == Phase::kTimeOther;
   const bool timed = phase_ == Phase::kTimeUsual || phase_ == Phase::kTimeOther;
   const uint64_t begin = timed ? ticks() : 0;

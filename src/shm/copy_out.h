@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/copy.h"
 #include "base/ticks.h"
 #include "shm/peer_distance.h"
 
@@ -70,7 +71,12 @@ class CopyOut {
         distances_(readers_.size()) {}
 
   // What is copied is visible to whoever sees a store with release order that follows.
-  void operator()(std::byte* to, const std::byte* from, uint64_t bytes);
+  void operator()(std::byte* to, const std::byte* from, uint64_t bytes) {
+    if (bytes < kSmallest)
+      copy_bytes(to, from, bytes);
+    else
+      copy_large(to, from, bytes);
+  }
   bool non_temporal() const { return non_temporal_; }  // the way in use
 
  private:
@@ -87,6 +93,7 @@ class CopyOut {
   // for the first time, or while a reader tried its own ways to keep what it reads.
   static constexpr uint32_t kMostLooks = 8;
 
+  void copy_large(std::byte* to, const std::byte* from, uint64_t bytes);
   void copy(bool non_temporal, std::byte* to, const std::byte* from, uint64_t bytes);
   void next_phase();
   void enter(Phase phase, uint64_t laps);

@@ -1,30 +1,9 @@
 #include "shm/ring.h"
 
-#include <algorithm>
-#include <cstring>
-
 #include "base/cache_hints.h"
 #include "base/copy.h"
 
 namespace floe {
-namespace {
-
-// The lines of a record's beginning come at once, and not each when it is read.
-void prefetch_record(const std::byte* record, uint64_t available) {
-  constexpr uint64_t kMost = 1024;
-  for (uint64_t at = 0; at < std::min(available, kMost); at += RingRecord::kAlign)
-    __builtin_prefetch(record + at);
-}
-
-// Of a length that is known here in either case: a third of the instructions.
-void copy_header(PacketHeader* to, const PacketHeader& from, bool brief) {
-  if (brief)
-    std::memcpy(static_cast<void*>(to), &from, header_bytes(true));
-  else
-    *to = from;
-}
-
-}  // namespace
 
 bool RingWriter::try_write(const PacketHeader& header, std::span<const std::byte> payload) {
   const bool swaps = this->swaps(header.kind, payload.size());
@@ -72,53 +51,6 @@ bool RingReader::take_swapped(PacketSink& sink, const PacketHeader& header, uint
   const auto index = static_cast<uint32_t>(buffer);
   sink.on_packet(header, {swaps_->at(index), bytes});
   return swaps_->give(index);
-}
-
-int RingReader::drain(PacketSink& sink, int limit) {
-  // Acquire: pairs with the release in RingWriter::try_write.
-  const uint64_t head = peers_->head.load(std::memory_order_acquire);
-  // The lines of a small record cross with the cursor, not after it.
-  for (size_t line = 0; line < expected_; line += RingRecord::kAlign) __builtin_prefetch(data_ + at_ + line);
-  if (head == read_) return 0;
-  prefetch_record(data_ + at_, head - read_);
-  int packets = 0;
-  while (read_ != head && packets < limit) {
-    const uint64_t available = head - read_;
-    if (available > capacity_ || available < RingRecord::kAlign) return -1;
-    const std::byte* const place = data_ + at_;
-    const auto* const record = reinterpret_cast<const RingRecord*>(place);
-    const uint64_t word = __atomic_load_n(&record->word, __ATOMIC_RELAXED);  // once: see below
-    if (word == RingRecord::kSkip) {
-      read_ += capacity_ - at_;
-      at_ = 0;
-      continue;
-    }
-    const bool brief = (word & RingRecord::kBrief) != 0;
-    const uint64_t buffer = (word & ~RingRecord::kBrief) >> RingRecord::kBufferShift;
-    const size_t payload = static_cast<uint32_t>(word);
-    const size_t bytes = record_bytes(buffer != 0 ? 0 : payload, brief), to_end = capacity_ - at_;
-    if (bytes > available || bytes > to_end) return -1;
-    PacketHeader header;  // a copy: the peer could change it while it is looked at
-    copy_header(&header, record->header, brief);
-    if (!sink.wants(header)) break;
-    const size_t next = bytes == to_end ? 0 : at_ + bytes;
-    if (available != bytes) prefetch_record(data_ + next, available - bytes);
-    const auto take = [&] { sink.on_packet(header, {place + payload_offset(payload, brief), payload}); };
-    if (buffer != 0) {
-      if (!take_swapped(sink, header, buffer - 1, payload)) return -1;
-    } else if (payload < CopyOut::kSmallest) {
-      take();
-    } else {
-      read_copied(peers_->trial, own_->read, payload, take);
-    }
-    read_ += bytes;
-    at_ = next;
-    expected_ = bytes <= kMostExpected ? bytes : kLeastExpected;
-    ++packets;
-  }
-  // Release: pairs with the acquire in RingWriter::try_write; all reads above are done.
-  if (packets != 0) own_->tail.store(read_, std::memory_order_release);
-  return packets;
 }
 
 }  // namespace floe

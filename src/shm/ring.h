@@ -5,9 +5,11 @@
 // bits).
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <span>
 
 #include "base/packet.h"
@@ -44,6 +46,14 @@ constexpr size_t payload_offset(size_t payload, bool brief) {
 constexpr size_t record_bytes(size_t payload, bool brief) {
   return (payload_offset(payload, brief) + payload + RingRecord::kAlign - 1) / RingRecord::kAlign *
          RingRecord::kAlign;
+}
+
+// Of a length that is known here in either case: a third of the instructions.
+inline void copy_header(PacketHeader* to, const PacketHeader& from, bool brief) {
+  if (brief)
+    std::memcpy(static_cast<void*>(to), &from, header_bytes(true));
+  else
+    *to = from;
 }
 
 class RingWriter {
@@ -88,7 +98,8 @@ class RingReader {
 
   // Hands up to `limit` packets to `sink` and gives their room back. Returns how many, or -1 if the ring
   // holds what no writer of ours writes.
-  int drain(PacketSink& sink, int limit);
+  template <class Sink>
+  int drain(Sink& sink, int limit);
 
  private:
   // The next record is probably as long as the last. The lines of a long one would be taken from a writer
@@ -96,6 +107,12 @@ class RingReader {
   static constexpr size_t kLeastExpected = 2 * RingRecord::kAlign;
   static constexpr size_t kMostExpected = 6 * RingRecord::kAlign;
 
+  // The lines of a record's beginning come at once, and not each when it is read.
+  static void prefetch_record(const std::byte* record, uint64_t available) {
+    constexpr uint64_t kMost = 1024;
+    for (uint64_t at = 0; at < std::min(available, kMost); at += RingRecord::kAlign)
+      __builtin_prefetch(record + at);
+  }
   // False: no peer of ours writes such a record.
   bool take_swapped(PacketSink& sink, const PacketHeader& header, uint64_t buffer, size_t bytes);
 
@@ -108,5 +125,53 @@ class RingReader {
   size_t at_ = 0;                     // the place of that
   size_t expected_ = kLeastExpected;  // bytes of the next record that are worth fetching before it is there
 };
+
+template <class Sink>
+int RingReader::drain(Sink& sink, int limit) {
+  // Acquire: pairs with the release in RingWriter::try_write.
+  const uint64_t head = peers_->head.load(std::memory_order_acquire);
+  // The lines of a small record cross with the cursor, not after it.
+  for (size_t line = 0; line < expected_; line += RingRecord::kAlign) __builtin_prefetch(data_ + at_ + line);
+  if (head == read_) return 0;
+  prefetch_record(data_ + at_, head - read_);
+  int packets = 0;
+  while (read_ != head && packets < limit) {
+    const uint64_t available = head - read_;
+    if (available > capacity_ || available < RingRecord::kAlign) return -1;
+    const std::byte* const place = data_ + at_;
+    const auto* const record = reinterpret_cast<const RingRecord*>(place);
+    const uint64_t word = __atomic_load_n(&record->word, __ATOMIC_RELAXED);  // once: see below
+    if (word == RingRecord::kSkip) {
+      read_ += capacity_ - at_;
+      at_ = 0;
+      continue;
+    }
+    const bool brief = (word & RingRecord::kBrief) != 0;
+    const uint64_t buffer = (word & ~RingRecord::kBrief) >> RingRecord::kBufferShift;
+    const size_t payload = static_cast<uint32_t>(word);
+    const size_t bytes = record_bytes(buffer != 0 ? 0 : payload, brief), to_end = capacity_ - at_;
+    if (bytes > available || bytes > to_end) return -1;
+    PacketHeader header;  // a copy: the peer could change it while it is looked at
+    copy_header(&header, record->header, brief);
+    if (!sink.wants(header)) break;
+    const size_t next = bytes == to_end ? 0 : at_ + bytes;
+    if (available != bytes) prefetch_record(data_ + next, available - bytes);
+    const auto take = [&] { sink.on_packet(header, {place + payload_offset(payload, brief), payload}); };
+    if (buffer != 0) {
+      if (!take_swapped(sink, header, buffer - 1, payload)) return -1;
+    } else if (payload < CopyOut::kSmallest) {
+      take();
+    } else {
+      read_copied(peers_->trial, own_->read, payload, take);
+    }
+    read_ += bytes;
+    at_ = next;
+    expected_ = bytes <= kMostExpected ? bytes : kLeastExpected;
+    ++packets;
+  }
+  // Release: pairs with the acquire in RingWriter::try_write; all reads above are done.
+  if (packets != 0) own_->tail.store(read_, std::memory_order_release);
+  return packets;
+}
 
 }  // namespace floe

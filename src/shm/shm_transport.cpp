@@ -18,7 +18,7 @@ ShmTransport::ShmTransport(std::vector<std::shared_ptr<Segment>> segments, uint3
   max_payload_ = std::min(layout.ring_bytes / 3 - RingRecord::kAlign - payload_offset(kLargestPayload, false),
                           kLargestPayload);
   if (layout.swap_bytes != 0) max_payload_ = std::min(max_payload_, layout.swap_bytes);
-  published_.reserve(segments_.size());
+  published_.resize(segments_.size());
   for (uint32_t peer = 0; peer < segments_.size(); ++peer) {
     links_.push_back(peer == self ? nullptr
                                   : std::make_unique<Link>(*segments_[self], self, *segments_[peer], peer));
@@ -31,13 +31,9 @@ bool ShmTransport::try_send(PeerId peer, const PacketHeader& header, std::span<c
   return true;
 }
 
-void ShmTransport::note_published(PeerId peer) {
-  if (!std::exchange(links_[peer]->published, true)) published_.push_back(peer);
-}
-
 void ShmTransport::forget_published() {
-  for (const PeerId peer : published_) links_[peer]->published = false;
-  published_.clear();
+  for (const PeerId peer : published()) links_[peer]->published = false;
+  published_count_ = 0;
 }
 
 int ShmTransport::progress(PacketSink& sink) {
@@ -45,19 +41,6 @@ int ShmTransport::progress(PacketSink& sink) {
   for (PeerId peer = 0; peer < links_.size(); ++peer)
     if (peer != self_) total += drain(peer, sink);
   return total;
-}
-
-int ShmTransport::drain(PeerId peer, PacketSink& sink, int limit) {
-  Link& link = *links_[peer];
-  if (link.broken) return 0;
-  const int packets = link.in.drain(sink, limit);
-  if (packets < 0) {
-    link.broken = true;
-    sink.on_peer_lost(peer, error(FLOE_ERR_INTERNAL, "its shared-memory ring holds an invalid record"));
-    return 0;
-  }
-  if (packets > 0) note_published(peer);  // room was given back: the writer may wait for it
-  return packets;
 }
 
 }  // namespace floe

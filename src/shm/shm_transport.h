@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "base/packet.h"
@@ -22,10 +23,11 @@ class ShmTransport final : public Transport {
   int progress(PacketSink& sink) override;
 
   // Hands over what has come from one peer, as progress() does from all, but no more than `limit` packets.
-  int drain(PeerId peer, PacketSink& sink, int limit = kMostPackets);
+  template <class Sink>
+  int drain(PeerId peer, Sink& sink, int limit = kMostPackets);
 
   // For whom something was published since they were forgotten: they must be woken if they sleep.
-  std::span<const PeerId> published() const { return published_; }
+  std::span<const PeerId> published() const { return {published_.data(), published_count_}; }
   void forget_published();
 
  private:
@@ -39,13 +41,30 @@ class ShmTransport final : public Transport {
     bool published = false;
   };
 
-  void note_published(PeerId peer);
+  void note_published(PeerId peer) {
+    if (!std::exchange(links_[peer]->published, true)) published_[published_count_++] = peer;
+  }
 
   std::vector<std::shared_ptr<Segment>> segments_;
   uint32_t self_;
   size_t max_payload_;
   std::vector<std::unique_ptr<Link>> links_;  // by local rank; null: the own one
-  std::vector<PeerId> published_;
+  std::vector<PeerId> published_;             // the first of them; of the length of links_
+  size_t published_count_ = 0;
 };
+
+template <class Sink>
+int ShmTransport::drain(PeerId peer, Sink& sink, int limit) {
+  Link& link = *links_[peer];
+  if (link.broken) return 0;
+  const int packets = link.in.drain(sink, limit);
+  if (packets < 0) {
+    link.broken = true;
+    sink.on_peer_lost(peer, error(FLOE_ERR_INTERNAL, "its shared-memory ring holds an invalid record"));
+    return 0;
+  }
+  if (packets > 0) note_published(peer);  // room was given back: the writer may wait for it
+  return packets;
+}
 
 }  // namespace floe

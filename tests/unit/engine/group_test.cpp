@@ -55,13 +55,11 @@ class GroupTest : public testing::Test {
     own_->alarm = 1;
   }
   // A message from the peer.
+  static PacketHeader message(uint64_t tag, size_t bytes) {
+    return {.kind = PacketKind::kEager, .source = kPeer, .tag = tag, .bytes = bytes, .descriptor = {}};
+  }
   void send(uint64_t tag, size_t bytes) {
-    PacketHeader header;
-    header.kind = PacketKind::kEager;
-    header.source = kPeer;
-    header.tag = tag;
-    header.bytes = bytes;
-    ASSERT_TRUE(peers_->try_send(0, header, std::vector<std::byte>(bytes)));
+    ASSERT_TRUE(peers_->try_send(0, message(tag, bytes), std::vector<std::byte>(bytes)));
   }
   void end_process() { ASSERT_EQ(0, ::eventfd_write(pidfd_, 1)); }
 
@@ -124,6 +122,149 @@ TEST_F(GroupTest, ReceivesWhatThePeerSentBeforeItDied) {
   EXPECT_TRUE(status.ok()) << status.message();
 }
 
+// A receive whose caller waits for it, and that looks for its message in the ring first.
+class BlockingReceive : public GroupTest {
+ protected:
+  void send(const PacketHeader& header, std::string_view payload) {
+    ASSERT_TRUE(peers_->try_send(0, header, std::as_bytes(std::span(payload))));
+  }
+  void send(uint64_t tag, std::string_view text) { send(message(tag, text.size()), text); }
+
+  // What has come with that tag, or "late".
+  std::string receive(uint64_t tag, size_t room = 8) {
+    text_.assign(room, ' ');
+    Message receive;
+    receive.data = reinterpret_cast<std::byte*>(text_.data());
+    receive.bytes = room;
+    receive.peer = kPeer;
+    receive.tag = tag;
+    receive.descriptor.kind = static_cast<uint8_t>(Kind::kRecv);
+    late_ = nullptr;
+    EXPECT_TRUE(group_->receive(receive, {}, &late_).ok());
+    return late_ ? "late" : text_.substr(0, text_.find(' '));
+  }
+
+  std::string text_;
+  std::shared_ptr<MessageOperation> late_;
+};
+
+TEST_F(BlockingReceive, TakesTheMessageWithItsTag) {
+  send(5, "five");
+  send(6, "six");
+  send(7, "seven");
+  send(6, "again");
+  EXPECT_EQ(receive(6), "six");
+  EXPECT_EQ(receive(5), "five");
+  EXPECT_EQ(receive(7), "seven");
+  EXPECT_EQ(receive(6), "again");
+}
+
+TEST_F(BlockingReceive, AMessageThatIsKeptIsBeforeOneInTheRing) {
+  send(5, "first");
+  send(6, "six");
+  EXPECT_EQ(receive(6), "six");
+  send(5, "second");
+  EXPECT_EQ(receive(5), "first");
+  EXPECT_EQ(receive(5), "second");
+}
+
+TEST_F(BlockingReceive, OneThatIsPostedIsBeforeOneThatFollows) {
+  ASSERT_TRUE(start_receive(1).ok());
+  send(0, "1");
+  send(0, "2");
+  EXPECT_EQ(receive(0), "late");
+  group_->progress();
+  EXPECT_TRUE(receive_->complete() && late_->complete());
+  EXPECT_EQ(static_cast<char>(bytes_[0]), '1');
+  EXPECT_EQ(text_[0], '2');
+}
+
+TEST_F(BlockingReceive, DoesNotTakeACollectivesMessage) {
+  constexpr uint64_t kTag = 1 << 16;  // of the first collective
+  PacketHeader collectives = message(kTag, 1);
+  collectives.descriptor.lane = 1;
+  send(collectives, "c");
+  send(kTag, "mine");
+  EXPECT_EQ(receive(kTag), "mine");
+}
+
+TEST_F(BlockingReceive, DropsWhatIsNotOfThisCommunicator) {
+  PacketHeader other = message(5, 1), newer = other, nobodys = other;
+  other.comm = 1;
+  newer.version = PacketHeader::kVersion + 1;
+  nobodys.source = 2;
+  for (const PacketHeader& header : {other, newer, nobodys}) {
+    send(header, "x");
+    send(5, "mine");
+    EXPECT_EQ(receive(5), "mine");
+  }
+}
+
+TEST_F(BlockingReceive, TakesNothingButMessages) {
+  PacketHeader probe = message(5, 0);
+  probe.kind = PacketKind::kProbe;
+  send(probe, "");
+  send(5, "mine");
+  EXPECT_EQ(receive(5), "mine");
+}
+
+TEST_F(BlockingReceive, GivesBackWhatItsPeerMaySendUnasked) {
+  struct : PacketSink {
+    void on_packet(const PacketHeader& header, std::span<const std::byte>) override {
+      if (header.kind == PacketKind::kConsumed) bytes += header.bytes;
+    }
+    void on_peer_lost(PeerId, const Status& why) override { ADD_FAILURE() << why.message(); }
+    uint64_t bytes = 0;
+  } given_back;
+  const std::string text(32 << 10, 'x');
+  for (int i = 0; i < 200; ++i) {  // more than the window
+    send(5, text);
+    ASSERT_EQ(receive(5, text.size()), text);
+    peers_->progress(given_back);
+  }
+  EXPECT_EQ(given_back.bytes, 6 << 20);
+  const auto keep_one = [&] {
+    send(6, text);
+    group_->hurry();
+    group_->progress();
+  };
+  const size_t left = (4 << 20) - (200 * text.size() - given_back.bytes);
+  for (size_t i = 0; i < left / text.size(); ++i) keep_one();
+  EXPECT_TRUE(group_->fault().ok());
+  keep_one();
+  EXPECT_THAT(group_->fault().message(), HasSubstr("more than may be sent unasked"));
+}
+
+TEST_F(BlockingReceive, TakesAMessageOfSeveralPackets) {
+  send(message(5, 6), "two");
+  EXPECT_EQ(receive(5), "late");
+  PacketHeader more = message(0, 0);
+  more.kind = PacketKind::kMore;
+  more.offset = 3;
+  send(more, "too");
+  group_->progress();
+  EXPECT_TRUE(late_->complete());
+  EXPECT_EQ(text_, "twotoo  ");
+}
+
+TEST_F(BlockingReceive, AMessageThatHasNoRoomEndsTheCommunicator) {
+  send(5, "too long");
+  EXPECT_EQ(receive(5, 3), "late");
+  EXPECT_EQ(text_, "   ");
+  group_->progress();
+  ASSERT_TRUE(late_->complete());
+  EXPECT_EQ(late_->status().code(), FLOE_ERR_TRUNCATED);
+}
+
+TEST_F(BlockingReceive, APacketThatHasMoreThanItsMessageIsRefused) {
+  send(message(5, 2), "long");
+  EXPECT_EQ(receive(5), "late");
+  EXPECT_EQ(text_, "        ");
+  group_->progress();
+  ASSERT_TRUE(late_->complete());
+  EXPECT_THAT(late_->status().message(), HasSubstr("its payload does not have the announced size"));
+}
+
 // One look for sleepers is enough for a message and the answer that is there already.
 TEST_F(GroupTest, AReceiveThatEndsAtOnceWakesWhoAMessageWasSentToBefore) {
   const auto rings = [this] {
@@ -131,18 +272,14 @@ TEST_F(GroupTest, AReceiveThatEndsAtOnceWakesWhoAMessageWasSentToBefore) {
     return ::poll(&event, 1, 0) == 1;
   };
   std::byte out{}, in{};
-  Transfer sent, received;
-  for (Transfer* transfer : {&sent, &received}) {
-    transfer->data = transfer == &sent ? &out : &in;
-    transfer->bytes = 1;
-    transfer->peer = kPeer;
-  }
+  const Message sent{.data = &out, .bytes = 1, .peer = kPeer, .descriptor = {}};
+  const Message received{.data = &in, .bytes = 1, .peer = kPeer, .descriptor = {}};
   send(0, 1);
   ASSERT_TRUE(bell_->begin_sleep(std::atomic<bool>(false), false));
   ASSERT_TRUE(group_->send_at_once(sent));
   EXPECT_FALSE(rings());
   std::shared_ptr<MessageOperation> late;
-  EXPECT_TRUE(group_->receive(received, &late).ok());
+  EXPECT_TRUE(group_->receive(received, {}, &late).ok());
   EXPECT_FALSE(late);
   EXPECT_TRUE(rings());
   bell_->end_sleep();

@@ -19,6 +19,8 @@ constexpr int kPolls = 400, kPollsOversubscribed = 2, kPollsOfMessageOversubscri
 constexpr int kPollsBeforeWaking = 16;
 // A receive's: what is behind its message a later call takes out of the ring.
 constexpr int kOnePacket = 1;
+// Longer messages may come in parts, of which the first would be kept.
+constexpr uint64_t kMostTaken = 8 << 10;
 
 bool runs_elsewhere(const Member& member) { return member.bell && Crowd::runs_elsewhere(member.bell->cpu()); }
 
@@ -182,7 +184,7 @@ Status Group::receive(const Message& receive, std::span<const uint32_t> sources,
   };
   check_alarm();
   if (!fault_.ok() || peer_fault_ || busy() || !config_.shm || !near) return start_late();
-  if (!from_several && messenger_.nothing_is_before()) {
+  if (!from_several && receive.bytes <= kMostTaken && messenger_.nothing_is_before()) {
     Taker taker(*this, receive);
     const auto look = [&] { return config_.shm->drain(source.route.peer, taker, kOnePacket); };
     look_for(receive, from_several, look, [&] { return taker.taken || taker.others; });

@@ -5,6 +5,14 @@ namespace {
 
 constexpr uint64_t kTag = 1;
 
+floe_status_t ping_pong(floe_comm_t* comm, const Call& c) {
+  const auto send = [&] { return floe_send(comm, c.send, c.count, c.type, c.next(), kTag, nullptr); };
+  const auto receive = [&] { return floe_recv(comm, c.recv, c.count, c.type, c.previous(), kTag, nullptr); };
+  const floe_status_t first = c.rank == kRoot ? send() : receive();
+  if (first != FLOE_OK) return first;
+  return c.rank == kRoot ? receive() : send();
+}
+
 floe_status_t run_call(Kind kind, floe_comm_t* comm, const Call& c) {
   switch (kind) {
     case Kind::kAllReduce: return floe_all_reduce(comm, c.send, c.recv, c.count, c.type, FLOE_SUM, nullptr);
@@ -19,6 +27,7 @@ floe_status_t run_call(Kind kind, floe_comm_t* comm, const Call& c) {
     case Kind::kSendRecv:
       return floe_sendrecv(comm, c.send, c.count, c.next(), kTag, c.recv, c.count, c.previous(), kTag,
                            c.type);
+    case Kind::kPingPong: return ping_pong(comm, c);
     case Kind::kBarrier: return floe_barrier(comm, nullptr);
   }
   return FLOE_ERR_INTERNAL;

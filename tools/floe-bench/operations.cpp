@@ -65,6 +65,9 @@ constexpr std::array kTable = {
     // Every rank sends to the next one and receives from the one before it.
     Operation{Kind::kSendRecv, "sendrecv", false, false, InPlace::kNever, Parts::kOne, Parts::kOne, one,
               from_previous},
+    // The same, one after the other: rank 0 sends first, and others once they have received.
+    Operation{Kind::kPingPong, "pingpong", false, false, InPlace::kNever, Parts::kOne, Parts::kOne, one,
+              from_previous},
     Operation{Kind::kBarrier, "barrier", false, false, InPlace::kNever, Parts::kOne, Parts::kOne, one,
               nothing},
 };

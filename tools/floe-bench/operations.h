@@ -45,6 +45,7 @@ enum class Kind {
   kGather,
   kScatter,
   kSendRecv,
+  kPingPong,
   kBarrier
 };
 

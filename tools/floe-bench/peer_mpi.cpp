@@ -48,6 +48,18 @@ MPI_Datatype moved_type(floe_type_t type) {
   }
 }
 
+int ping_pong(MPI_Datatype type, const Call& c) {
+  const int count = static_cast<int>(c.count), next = static_cast<int>(c.next());
+  const auto send = [&] { return MPI_Send(c.send, count, type, next, kTag, MPI_COMM_WORLD); };
+  const auto receive = [&] {
+    return MPI_Recv(c.recv, count, type, static_cast<int>(c.previous()), kTag, MPI_COMM_WORLD,
+                    MPI_STATUS_IGNORE);
+  };
+  const int first = c.rank == kRoot ? send() : receive();
+  if (first != MPI_SUCCESS) return first;
+  return c.rank == kRoot ? receive() : send();
+}
+
 int run_call(Kind kind, MPI_Datatype type, const Call& c) {
   const int count = static_cast<int>(c.count);
   const MPI_Comm world = MPI_COMM_WORLD;
@@ -69,6 +81,7 @@ int run_call(Kind kind, MPI_Datatype type, const Call& c) {
     case Kind::kSendRecv:
       return MPI_Sendrecv(c.send, count, type, static_cast<int>(c.next()), kTag, c.recv, count, type,
                           static_cast<int>(c.previous()), kTag, world, MPI_STATUS_IGNORE);
+    case Kind::kPingPong: return ping_pong(type, c);
     case Kind::kBarrier: return MPI_Barrier(world);
   }
   return MPI_ERR_OTHER;

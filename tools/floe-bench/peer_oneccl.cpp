@@ -130,6 +130,15 @@ class OneCcl {
         received.wait();
         return finish(std::move(sent));
       }
+      case Kind::kPingPong: {
+        const auto send = [&] {
+          finish(ccl::send(c.send, c.count, type, static_cast<int>(c.next()), *comm_));
+        };
+        if (c.rank == kRoot) send();
+        finish(ccl::recv(c.recv, c.count, type, static_cast<int>(c.previous()), *comm_));
+        if (c.rank != kRoot) send();
+        return;
+      }
       case Kind::kGather:
       case Kind::kScatter: return;  // see type()
     }

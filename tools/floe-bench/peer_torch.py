@@ -85,6 +85,7 @@ class Gloo:
             "gather": self.gather,
             "scatter": self.scatter,
             "sendrecv": self.exchange,
+            "pingpong": self.ping_pong,
             "barrier": lambda send, recv: dist.barrier(),
         }
 
@@ -93,6 +94,13 @@ class Gloo:
 
     def scatter(self, send: torch.Tensor, recv: torch.Tensor) -> None:
         dist.scatter(recv, list(send.chunk(self.size)) if self.rank == ROOT else None, ROOT)
+
+    def ping_pong(self, send: torch.Tensor, recv: torch.Tensor) -> None:
+        if self.rank == ROOT:
+            dist.send(send, (self.rank + 1) % self.size)
+        dist.recv(recv, (self.rank - 1) % self.size)
+        if self.rank != ROOT:
+            dist.send(send, (self.rank + 1) % self.size)
 
     def exchange(self, send: torch.Tensor, recv: torch.Tensor) -> None:
         received = dist.irecv(recv, (self.rank - 1) % self.size)
@@ -187,7 +195,7 @@ class Peer:
             return torch.cat([sent[mine] for sent in whole])
         if op == "scatter":
             return values(ROOT, iteration, count * self.size, dtype)[mine]
-        if op == "sendrecv":
+        if op in ("sendrecv", "pingpong"):
             return values((self.rank - 1) % self.size, iteration, count, dtype)
         return None
 

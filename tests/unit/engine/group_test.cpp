@@ -216,8 +216,8 @@ TEST_F(BlockingReceive, GivesBackWhatItsPeerMaySendUnasked) {
     void on_peer_lost(PeerId, const Status& why) override { ADD_FAILURE() << why.message(); }
     uint64_t bytes = 0;
   } given_back;
-  const std::string text(32 << 10, 'x');
-  for (int i = 0; i < 200; ++i) {  // more than the window
+  const std::string text(8 << 10, 'x');
+  for (int i = 0; i < 800; ++i) {  // more than the window
     send(5, text);
     ASSERT_EQ(receive(5, text.size()), text);
     peers_->progress(given_back);
@@ -228,7 +228,7 @@ TEST_F(BlockingReceive, GivesBackWhatItsPeerMaySendUnasked) {
     group_->hurry();
     group_->progress();
   };
-  const size_t left = (4 << 20) - (200 * text.size() - given_back.bytes);
+  const size_t left = (4 << 20) - (800 * text.size() - given_back.bytes);
   for (size_t i = 0; i < left / text.size(); ++i) keep_one();
   EXPECT_TRUE(group_->fault().ok());
   keep_one();

@@ -189,9 +189,12 @@ floe_status_t floe_sendrecv(floe_comm_t* comm, const void* send, uint64_t send_c
     const Status started = c.send_receive(send, sent, dest, send_tag, recv, received,
                                           any.empty() ? std::span<const uint32_t>(&source, 1) : any, recv_tag,
                                           &sending, &receiving);
-    if (sending) FLOE_TRY(conclude_late(c, *sending));
+    // Both, whatever comes of the first: until then its buffer is in use.
+    const Status sending_ended = sending ? conclude_late(c, *sending) : Status();
+    const Status receiving_ended = receiving ? conclude_late(c, *receiving) : Status();
+    FLOE_TRY(sending_ended);
     FLOE_TRY(started);
-    return receiving ? conclude_late(c, *receiving) : Status();
+    return receiving_ended;
   });
 }
 

@@ -190,9 +190,9 @@ floe_status_t floe_sendrecv(floe_comm_t* comm, const void* send, uint64_t send_c
                                           any.empty() ? std::span<const uint32_t>(&source, 1) : any, recv_tag,
                                           &sending, &receiving);
     // Both, whatever comes of the first: until then its buffer is in use.
-    const Status sending_ended = sending ? conclude_late(c, *sending) : Status();
-    const Status receiving_ended = receiving ? conclude_late(c, *receiving) : Status();
-    FLOE_TRY(sending_ended);
+    Status sending_ended = sending ? conclude_late(c, *sending) : Status();
+    Status receiving_ended = receiving ? conclude_late(c, *receiving) : Status();
+    if (!sending_ended.ok()) return sending_ended;
     FLOE_TRY(started);
     return receiving_ended;
   });

@@ -88,6 +88,13 @@ class Transport {
   // progress(). A packet to a lost peer is dropped.
   virtual bool try_send(PeerId peer, const PacketHeader& header, std::span<const std::byte> payload) = 0;
 
+  // The same for a kEager packet whose receiver probably waits for nothing else: it may arrive in parts, the
+  // others as kMore.
+  virtual bool try_send_in_parts(PeerId peer, const PacketHeader& header,
+                                 std::span<const std::byte> payload) {
+    return try_send(peer, header, payload);
+  }
+
   // Moves data and hands arrived packets to `sink`. Returns how many events it handled: 0 when idle.
   virtual int progress(PacketSink& sink) = 0;
 

@@ -282,7 +282,9 @@ Communicator::Started Communicator::send(const void* buffer, uint64_t bytes, uin
                                          bool wait) {
   std::shared_ptr<Operation> started;
   const std::lock_guard guard(engine_->lock());
-  const Status status = start_send(message(Kind::kSend, buffer, bytes, dest, tag), wait, &started);
+  Message send = message(Kind::kSend, buffer, bytes, dest, tag);
+  send.alone = wait;
+  const Status status = start_send(send, wait, &started);
   group_.wake_peers();
   if (!status.ok()) return status;
   return started;

@@ -164,9 +164,10 @@ bool Messenger::send_eagerly(uint32_t peer, Lane& lane, Transfer& send) {
 bool Messenger::send_at_once(const Message& send) {
   Lane& lane = lanes_[send.peer];
   const Route& route = routes_[send.peer];
-  if (!lane.empty() || !may_be_eager(lane, send) || send.bytes > route.transport->max_payload() ||
-      !route.transport->try_send(route.peer, first_packet(PacketKind::kEager, send), {send.data, send.bytes}))
-    return false;
+  if (!lane.empty() || !may_be_eager(lane, send) || send.bytes > route.transport->max_payload()) return false;
+  const auto try_send = send.alone ? &Transport::try_send_in_parts : &Transport::try_send;
+  const PacketHeader h = first_packet(PacketKind::kEager, send);
+  if (!(route.transport->*try_send)(route.peer, h, {send.data, send.bytes})) return false;
   lane.eager_out += send.bytes;
   return true;
 }
@@ -374,10 +375,6 @@ void Messenger::consumed(uint32_t source, uint64_t bytes) {
   h.bytes = std::exchange(lane.consumed, 0);
   lane.eager_in -= h.bytes;
   control(source, h);
-}
-
-bool Messenger::has_outgoing() const {
-  return !std::all_of(lanes_.begin(), lanes_.end(), [](const Lane& lane) { return lane.empty(); });
 }
 
 bool Messenger::has_control() const {

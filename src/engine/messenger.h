@@ -17,6 +17,7 @@
 // been taken (kConsumed gives them back); beyond that it announces, and the data waits at the sender.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -51,6 +52,7 @@ struct Message {
   uint32_t peer = 0;          // destination or source
   uint64_t tag = 0;
   Descriptor descriptor;  // lane 1: a collective's, compared with the sender's; sizes must be equal
+  bool alone = false;     // its sender does nothing but to send it
 };
 
 // One that is under way. Lives in its owner until on_transfer or Messenger::clear. After on_transfer `bytes`
@@ -116,7 +118,7 @@ class Messenger {
   int pump();
 
   // Whether packets wait to be sent: any, or control packets.
-  bool has_outgoing() const;
+  bool has_outgoing() const { return !std::ranges::all_of(lanes_, &Lane::empty); }
   bool has_control() const;
   bool has_control(uint32_t peer) const { return !lanes_[peer].control.empty(); }
 

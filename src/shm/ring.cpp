@@ -5,24 +5,42 @@
 
 namespace floe {
 
+bool RingWriter::has_room(size_t bytes) {
+  if (written_ + bytes - seen_tail_ <= capacity_) return true;
+  // Acquire: pairs with the release in RingReader::drain. The reader has copied everything below
+  // `tail`, so these bytes may be overwritten.
+  seen_tail_ = tail_->load(std::memory_order_acquire);
+  return written_ + bytes - seen_tail_ <= capacity_;
+}
+
+std::byte* RingWriter::next_place(size_t bytes) {
+  if (const size_t to_end = capacity_ - at_; bytes > to_end) {
+    reinterpret_cast<RingRecord*>(data_ + at_)->word = RingRecord::kSkip;
+    written_ += to_end;
+    at_ = 0;
+  }
+  return data_ + at_;
+}
+
+void RingWriter::publish(std::byte* place, size_t bytes) {
+  written_ += bytes;
+  at_ = at_ + bytes == capacity_ ? 0 : at_ + bytes;
+  // Release: pairs with the acquire in RingReader::drain, which then sees the whole record.
+  head_->store(written_, std::memory_order_release);
+  demote(place, bytes, *head_);
+  // Not to write: a Zen 5 takes longer where the peer looks at them meanwhile.
+  const std::byte* const next = data_ + at_;
+  __builtin_prefetch(next);
+  __builtin_prefetch(next + RingRecord::kAlign);
+}
+
 bool RingWriter::try_write(const PacketHeader& header, std::span<const std::byte> payload) {
   const bool swaps = this->swaps(header.kind, payload.size());
   const bool brief = is_brief(header);
   const size_t need = record_bytes(swaps ? 0 : payload.size(), brief);
   const size_t to_end = capacity_ - at_;
-  const size_t skip = need > to_end ? to_end : 0;
-  if (written_ + skip + need - seen_tail_ > capacity_) {
-    // Acquire: pairs with the release in RingReader::drain. The reader has copied everything below
-    // `tail`, so these bytes may be overwritten.
-    seen_tail_ = tail_->load(std::memory_order_acquire);
-    if (written_ + skip + need - seen_tail_ > capacity_) return false;
-  }
-  if (skip != 0) {
-    reinterpret_cast<RingRecord*>(data_ + at_)->word = RingRecord::kSkip;
-    written_ += skip;
-    at_ = 0;
-  }
-  std::byte* const place = data_ + at_;
+  if (!has_room(need > to_end ? to_end + need : need)) return false;
+  std::byte* const place = next_place(need);
   auto* const record = reinterpret_cast<RingRecord*>(place);
   uint64_t word = payload.size() | (brief ? RingRecord::kBrief : 0);
   if (swaps) {
@@ -34,23 +52,44 @@ bool RingWriter::try_write(const PacketHeader& header, std::span<const std::byte
   }
   record->word = word;
   copy_header(&record->header, header, brief);
-  written_ += need;
-  at_ = at_ + need == capacity_ ? 0 : at_ + need;
-  // Release: pairs with the acquire in RingReader::drain, which then sees the whole record.
-  head_->store(written_, std::memory_order_release);
-  demote(place, need, *head_);
-  // Not to write: a Zen 5 takes longer where the peer looks at them meanwhile.
-  const std::byte* const next = data_ + at_;
-  __builtin_prefetch(next);
-  __builtin_prefetch(next + RingRecord::kAlign);
+  publish(place, need);
   return true;
 }
 
-bool RingReader::take_swapped(PacketSink& sink, const PacketHeader& header, uint64_t buffer, size_t bytes) {
-  if (buffer >= SwapBuffers::kAll || bytes > swaps_->bytes()) return false;
-  const auto index = static_cast<uint32_t>(buffer);
-  sink.on_packet(header, {swaps_->at(index), bytes});
-  return swaps_->give(index);
+bool RingWriter::try_write_in_parts(PacketHeader header, std::span<const std::byte> payload) {
+  if (payload.size() < 2 * kPart || !swaps(header.kind, payload.size())) return try_write(header, payload);
+  const size_t record_most = record_bytes(0, false), records = payload.size() / kPart;
+  if (!has_room((records + 1) * record_most)) return false;  // with a skip
+  const uint32_t buffer = swaps_->take();
+  std::byte* const to = swaps_->at(buffer);
+  for (size_t at = 0, bytes = 0; at < payload.size(); at += bytes) {
+    const size_t rest = payload.size() - at;
+    bytes = rest < 2 * kPart ? rest : kPart;
+    copy_bytes(to + at, payload.data() + at, bytes);
+    const bool brief = is_brief(header);
+    const size_t need = record_bytes(0, brief);
+    std::byte* const place = next_place(need);
+    auto* const record = reinterpret_cast<RingRecord*>(place);
+    record->word = bytes | uint64_t{buffer + 1} << RingRecord::kBufferShift |
+                   uint64_t{at / RingRecord::kAlign} << RingRecord::kPlaceShift |
+                   (bytes < rest ? RingRecord::kGoesOn : 0) | (brief ? RingRecord::kBrief : 0);
+    copy_header(&record->header, header, brief);
+    publish(place, need);
+    header.kind = PacketKind::kMore;
+    header.offset += bytes;
+  }
+  return true;
+}
+
+bool RingReader::take_swapped(PacketSink& sink, const PacketHeader& header, uint64_t word) {
+  constexpr uint64_t kFlags = RingRecord::kBrief | RingRecord::kGoesOn;
+  constexpr uint32_t kBufferMask = (1u << RingRecord::kBufferBits) - 1;
+  const size_t bytes = static_cast<uint32_t>(word);
+  const uint64_t at = ((word & ~kFlags) >> RingRecord::kPlaceShift) * RingRecord::kAlign;
+  const uint32_t index = (static_cast<uint32_t>(word >> RingRecord::kBufferShift) & kBufferMask) - 1;
+  if (index >= SwapBuffers::kAll || at + bytes > swaps_->bytes()) return false;
+  sink.on_packet(header, {swaps_->at(index) + at, bytes});
+  return (word & RingRecord::kGoesOn) != 0 || swaps_->give(index);
 }
 
 }  // namespace floe

@@ -31,6 +31,13 @@ bool ShmTransport::try_send(PeerId peer, const PacketHeader& header, std::span<c
   return true;
 }
 
+bool ShmTransport::try_send_in_parts(PeerId peer, const PacketHeader& header,
+                                     std::span<const std::byte> payload) {
+  if (!links_[peer]->out.try_write_in_parts(header, payload)) return false;
+  note_published(peer);
+  return true;
+}
+
 void ShmTransport::forget_published() {
   for (const PeerId peer : published()) links_[peer]->published = false;
   published_count_ = 0;

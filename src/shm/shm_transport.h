@@ -20,6 +20,8 @@ class ShmTransport final : public Transport {
   std::string_view name() const override { return "shm"; }
   size_t max_payload() const override { return max_payload_; }
   bool try_send(PeerId peer, const PacketHeader& header, std::span<const std::byte> payload) override;
+  bool try_send_in_parts(PeerId peer, const PacketHeader& header,
+                         std::span<const std::byte> payload) override;
   int progress(PacketSink& sink) override;
 
   // Hands over what has come from one peer, as progress() does from all, but no more than `limit` packets.

@@ -1,19 +1,21 @@
 /* Swap buffers (src/shm/swap_buffers.h): two ranks that send each other messages, each in a buffer that is the
- * sender's or, if it has none, in its ring. Records go through the rings (ring.pml): here in order, and published at
+ * sender's or, if it has none, in its ring; one in a buffer may come in two parts, with a record each. Records go through the rings (ring.pml): here in order, and published at
  * once. Which of its buffers a rank takes is left open, and it may send while it reads, as an answer is.
  *
  * Shown: a reader gets every message whole, nobody writes to a buffer that another one reads or has yet to read, and
  * all buffers are somebody's at the end.
  *
- * -DBUG_HEAD_FIRST, -DBUG_GIVE_FIRST, -DBUG_KEEP, -DBUG_NOT_GIVEN must each be found. */
+ * -DBUG_HEAD_FIRST, -DBUG_GIVE_FIRST, -DBUG_KEEP, -DBUG_NOT_GIVEN, -DBUG_PART_GIVEN must each be found. */
 #define EACH 2
 #define BUFFERS 4
 #define MESSAGES 3
+#define RECORDS (2 * MESSAGES)
 #define NONE 255
 
 byte half[2 * BUFFERS];     /* of each buffer's contents: the message in it */
-byte record[2 * MESSAGES];  /* by sender and number: the buffer, or NONE */
-byte head[2];               /* published */
+byte record[2 * RECORDS];   /* by sender and number: the buffer, or NONE */
+bool goes_on[2 * RECORDS];  /* the rest of the message is in the next one */
+byte head[2];               /* records published */
 byte ended, left;           /* ranks, and buffers that they had then */
 
 #define MESSAGE(from, number) (from * MESSAGES + number + 1)
@@ -28,8 +30,8 @@ inline send() {
   :: !own[0] && !own[1] && !own[2] && !own[3]
   fi;
 #ifdef BUG_HEAD_FIRST
-  record[me * MESSAGES + sent] = taken;
-  head[me] = sent + 1;
+  record[me * RECORDS + put] = taken;
+  head[me] = put + 1;
 #endif
   if
   :: taken != NONE ->
@@ -37,23 +39,38 @@ inline send() {
     own[taken] = false;
 #endif
     half[2 * taken] = MESSAGE(me, sent);
+    if
+    :: record[me * RECORDS + put] = taken;
+      goes_on[me * RECORDS + put] = true;
+      put++;
+      head[me] = put /* release */
+    :: true
+    fi;
     half[2 * taken + 1] = MESSAGE(me, sent)
   :: else
   fi;
-  record[me * MESSAGES + sent] = taken;
+  record[me * RECORDS + put] = taken;
   sent++;
-  head[me] = sent /* release */
+  put++;
+  head[me] = put /* release */
 }
 
 active [2] proctype rank() {
   bool own[BUFFERS];
-  byte me = _pid, sent, got, taken, from, i;
+  byte me = _pid, sent, put, got, read, taken, from, i;
   own[me * EACH] = true;
   own[me * EACH + 1] = true;
   do
   :: sent < MESSAGES -> send()
-  :: got < head[1 - me] -> /* the acquire of head */
-    from = record[(1 - me) * MESSAGES + got];
+  :: read < head[1 - me] && goes_on[(1 - me) * RECORDS + read] -> /* the acquire of head */
+    from = record[(1 - me) * RECORDS + read];
+    assert(half[2 * from] == MESSAGE((1 - me), got));
+#ifdef BUG_PART_GIVEN
+    own[from] = true;
+#endif
+    read++
+  :: read < head[1 - me] && !goes_on[(1 - me) * RECORDS + read] ->
+    from = record[(1 - me) * RECORDS + read];
     if
     :: from != NONE ->
 #ifdef BUG_GIVE_FIRST
@@ -70,6 +87,7 @@ active [2] proctype rank() {
 #endif
     :: else
     fi;
+    read++;
     got++
   :: sent == MESSAGES && got == MESSAGES -> break
   od;

@@ -285,6 +285,21 @@ TEST_F(GroupTest, AReceiveThatEndsAtOnceWakesWhoAMessageWasSentToBefore) {
   bell_->end_sleep();
 }
 
+// Its receiver reads them while the rest is written. In an exchange it writes meanwhile, and they only cost.
+TEST_F(GroupTest, OnlyAMessageThatIsSentAloneGoesInParts) {
+  struct : PacketSink {
+    void on_packet(const PacketHeader&, std::span<const std::byte>) override {}
+    void on_peer_lost(PeerId, const Status&) override {}
+  } sink;
+  std::vector<std::byte> out(64 << 10);
+  Message sent{.data = out.data(), .bytes = out.size(), .peer = kPeer, .descriptor = {}};
+  ASSERT_TRUE(group_->send_at_once(sent));
+  EXPECT_EQ(peers_->progress(sink), 1);
+  sent.alone = true;
+  ASSERT_TRUE(group_->send_at_once(sent));
+  EXPECT_EQ(peers_->progress(sink), 4);
+}
+
 // A record of any bytes is an error, never an operation that seems to have ended well.
 class NoFault : public GroupTest, public testing::WithParamInterface<int32_t> {};
 

@@ -1,0 +1,251 @@
+#include "shm/swap_buffers.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <thread>
+#include <utility>
+
+#include "ring_fixture.h"
+
+namespace floe {
+namespace {
+
+std::vector<std::byte> pattern(size_t bytes, int seed = 0) {
+  std::vector<std::byte> pattern(bytes);
+  for (size_t i = 0; i < bytes; ++i)
+    pattern[i] = static_cast<std::byte>(i + i / 256 + static_cast<size_t>(seed));
+  return pattern;
+}
+
+struct LastPlace : PacketSink {
+  const std::byte* place = nullptr;
+  void on_packet(const PacketHeader&, std::span<const std::byte> payload) override { place = payload.data(); }
+  void on_peer_lost(PeerId, const Status&) override {}
+};
+
+bool is_in(const std::byte* place, const std::vector<std::byte>& memory) {
+  return place >= memory.data() && place < memory.data() + memory.size();
+}
+
+TEST(SwapBuffers, AnAnswerIsWrittenWhereTheMessageCame) {
+  const auto pair = std::make_unique<Pair>();
+  const std::vector<std::byte> payload(SegmentLayout::kSmallestSwap);
+  LastPlace sink;
+  const std::byte* first = nullptr;
+  for (int turn = 0; turn < 100; ++turn) {
+    ASSERT_TRUE(pair->ranks[turn % 2].out.try_write(numbered(1), payload));
+    ASSERT_EQ(pair->ranks[1 - turn % 2].in.drain(sink, 1), 1);
+    if (turn == 0) first = sink.place;
+    ASSERT_EQ(sink.place, first);
+  }
+  EXPECT_TRUE(is_in(first, pair->memory.buffers));
+}
+
+// What goes one way only uses up the sender's buffers, and its ring from then on; the answers have all of
+// them.
+TEST(SwapBuffers, AreForWhoReceives) {
+  const auto pair = std::make_unique<Pair>();
+  const std::vector<std::byte> payload(SegmentLayout::kSmallestSwap);
+  LastPlace sink;
+  const auto swapped_of_20 = [&](int from) {
+    uint32_t swapped = 0;
+    for (int turn = 0; turn < 20; ++turn) {
+      EXPECT_TRUE(pair->ranks[from].out.try_write(numbered(1), payload));
+      EXPECT_EQ(pair->ranks[1 - from].in.drain(sink, 1), 1);
+      swapped += is_in(sink.place, pair->memory.buffers) ? 1 : 0;
+    }
+    return swapped;
+  };
+  EXPECT_EQ(swapped_of_20(0), SwapBuffers::kEach);
+  EXPECT_EQ(swapped_of_20(0), 0u);
+  EXPECT_EQ(swapped_of_20(1), SwapBuffers::kAll);
+  EXPECT_EQ(swapped_of_20(0), SwapBuffers::kAll);
+}
+
+TEST(SwapBuffers, CarryWhatFitsAndWasNotAnnounced) {
+  constexpr size_t kLeast = SegmentLayout::kSmallestSwap;
+  const auto swaps = [](PacketKind kind, size_t bytes) {
+    const auto ring = std::make_unique<Ring>();
+    LastPlace sink;
+    const std::vector<std::byte> payload(bytes);
+    EXPECT_TRUE(ring->writer.try_write(numbered(1, kind), payload));
+    EXPECT_EQ(ring->reader.drain(sink, 1), 1);
+    return is_in(sink.place, ring->memory.buffers);
+  };
+  EXPECT_TRUE(swaps(PacketKind::kEager, kLeast));
+  EXPECT_TRUE(swaps(PacketKind::kMore, SegmentLayout(2).swap_bytes));
+  EXPECT_FALSE(swaps(PacketKind::kEager, kLeast - 1));
+  EXPECT_FALSE(swaps(PacketKind::kData, kLeast));
+}
+
+TEST(SwapBuffers, DeliverBothWaysInOrderWithTwoThreads) {
+  constexpr uint64_t kPackets = 20000;
+  const auto pair = std::make_unique<Pair>();
+  const auto run = [&](int self) {
+    Pair::Rank& rank = pair->ranks[self];
+    const uint64_t own = static_cast<uint64_t>(self) * kPackets, peers = kPackets - own;
+    Collect sink;
+    std::mt19937 random(static_cast<uint32_t>(self));
+    uint64_t sent = 0, seen = 0;
+    while (seen < kPackets || sent < kPackets) {
+      // In bursts, so that buffers gather on one side at times.
+      for (uint32_t burst = random() % 8; burst-- > 0 && sent < kPackets; ++sent)
+        if (!rank.out.try_write(numbered(own + sent), payload_of(own + sent))) break;
+      const int packets = rank.in.drain(sink, 8);
+      ASSERT_GE(packets, 0);
+      if (packets == 0) std::this_thread::yield();
+      for (auto& [header, payload] : sink.packets) {
+        ASSERT_EQ(header.tag, peers + seen);
+        ASSERT_EQ(payload, payload_of(peers + seen));
+        ++seen;
+      }
+      sink.packets.clear();
+    }
+  };
+  std::thread other([&] { run(1); });
+  run(0);
+  other.join();
+}
+
+// ---- Messages in parts ----------------------------------------------------------------------------------
+
+constexpr size_t kLong = (64 << 10) + 200;
+
+PacketHeader whole(uint64_t number, size_t bytes) {
+  PacketHeader header = numbered(number);
+  header.bytes = bytes;
+  return header;
+}
+
+// Takes `packets` of a message from rank 1's ring: what has come of it after that, and where the last began.
+const std::byte* take_parts(Pair& pair, int packets, std::vector<std::byte>* received) {
+  struct : PacketSink {
+    std::vector<std::byte>* received = nullptr;
+    const std::byte* place = nullptr;
+    void on_packet(const PacketHeader& header, std::span<const std::byte> payload) override {
+      EXPECT_EQ(header.kind, received->empty() ? PacketKind::kEager : PacketKind::kMore);
+      EXPECT_EQ(header.offset, received->size());
+      EXPECT_EQ(header.bytes, kLong);
+      received->insert(received->end(), payload.begin(), payload.end());
+      place = payload.data();
+    }
+    void on_peer_lost(PeerId, const Status&) override {}
+  } sink;
+  sink.received = received;
+  EXPECT_EQ(pair.ranks[1].in.drain(sink, packets), packets);
+  return sink.place;
+}
+
+TEST(Parts, LieInOneBufferThatIsTheReadersAfterTheLast) {
+  const auto pair = std::make_unique<Pair>();
+  const std::vector<std::byte> sent = pattern(kLong), answer(SegmentLayout::kSmallestSwap);
+  ASSERT_TRUE(pair->ranks[0].out.try_write_in_parts(whole(1, kLong), sent));
+  std::vector<std::byte> received;
+  LastPlace answers;
+  const std::byte* const first = take_parts(*pair, 1, &received);
+  ASSERT_TRUE(is_in(first, pair->memory.buffers));
+  const std::byte* const third = take_parts(*pair, 2, &received);
+  ASSERT_EQ(third - first, static_cast<ptrdiff_t>(received.size()) / 3 * 2);
+  ASSERT_TRUE(pair->ranks[1].out.try_write(numbered(2), answer));
+  EXPECT_EQ(pair->ranks[0].in.drain(answers, 1), 1);
+  EXPECT_NE(answers.place, first);
+  take_parts(*pair, 1, &received);
+  EXPECT_EQ(received, sent);
+  ASSERT_TRUE(pair->ranks[1].out.try_write(numbered(3), answer));
+  EXPECT_EQ(pair->ranks[0].in.drain(answers, 1), 1);
+  EXPECT_EQ(answers.place, first);
+}
+
+TEST(Parts, AreForMessagesThatAreLongAndFindABuffer) {
+  const auto pair = std::make_unique<Pair>();
+  Collect sink;
+  const std::vector<std::byte> few(30 << 10), most(SegmentLayout::kSmallestSwap);
+  ASSERT_TRUE(pair->ranks[0].out.try_write_in_parts(whole(1, few.size()), few));
+  ASSERT_EQ(pair->ranks[1].in.drain(sink, 8), 1);
+  EXPECT_EQ(sink.packets[0].second.size(), few.size());
+  while (sink.packets.size() < SwapBuffers::kEach) {
+    ASSERT_TRUE(pair->ranks[0].out.try_write(numbered(1), most));
+    ASSERT_EQ(pair->ranks[1].in.drain(sink, 8), 1);
+  }
+  // This ring has no room for it.
+  EXPECT_FALSE(pair->ranks[0].out.try_write_in_parts(whole(1, kLong), pattern(kLong)));
+}
+
+// All of its records or none; and the buffer is still the writer's.
+TEST(Parts, AreNotWrittenWithoutRoomForAll) {
+  const auto pair = std::make_unique<Pair>();
+  const std::vector<std::byte> sent = pattern(kLong);
+  uint64_t records = 0;
+  while (pair->ranks[0].out.try_write(numbered(records), {})) ++records;
+  Collect sink;
+  std::vector<std::byte> received;
+  while (!pair->ranks[0].out.try_write_in_parts(whole(1, kLong), sent))
+    ASSERT_EQ(pair->ranks[1].in.drain(sink, 1), 1);
+  EXPECT_GT(sink.packets.size(), 4u);
+  const int rest = static_cast<int>(records - sink.packets.size());
+  ASSERT_EQ(pair->ranks[1].in.drain(sink, rest), rest);
+  take_parts(*pair, 4, &received);
+  EXPECT_EQ(received, sent);
+}
+
+TEST(Parts, ArriveAcrossTheWrapWithTwoThreads) {
+  constexpr int kMessages = 3000;
+  const auto pair = std::make_unique<Pair>();
+  const auto run = [&](int self) {
+    Pair::Rank& rank = pair->ranks[self];
+    Collect sink;
+    for (int turn = 0; turn < kMessages; ++turn) {
+      const size_t bytes = (32 << 10) + static_cast<size_t>(turn) * 20;
+      const std::vector<std::byte> expected = pattern(bytes, turn);
+      if (turn % 2 == self) {
+        ASSERT_TRUE(rank.out.try_write_in_parts(whole(1, bytes), expected));
+        continue;
+      }
+      std::vector<std::byte> received;
+      while (received.size() < bytes) {
+        const int packets = rank.in.drain(sink, 1);
+        ASSERT_GE(packets, 0);
+        if (packets == 0) std::this_thread::yield();
+        for (auto& [header, payload] : std::exchange(sink.packets, {}))
+          received.insert(received.end(), payload.begin(), payload.end());
+      }
+      ASSERT_EQ(received, expected);
+    }
+  };
+  std::thread other([&] { run(1); });
+  run(0);
+  other.join();
+}
+
+// Neither a buffer that there is none of, nor more than fits into one, nor one that is not the peer's.
+TEST(SwapBuffers, RefusesInvalidRecords) {
+  const auto word = [](uint64_t buffer, uint64_t bytes) {
+    return RingRecord::kBrief | (buffer + 1) << RingRecord::kBufferShift | bytes;
+  };
+  const auto at = [](uint64_t line) { return line << RingRecord::kPlaceShift; };
+  constexpr uint64_t kPeers = 0, kReaders = SwapBuffers::kEach;
+  const size_t most = SegmentLayout(2).swap_bytes;
+  const auto drained = [](uint64_t length) {
+    const auto ring = std::make_unique<Ring>();
+    EXPECT_TRUE(ring->writer.try_write(numbered(1), {}));
+    std::memcpy(ring->data, &length, sizeof(length));
+    Collect sink;
+    return ring->reader.drain(sink, 1);
+  };
+  EXPECT_EQ(drained(word(kPeers, most)), 1);
+  EXPECT_EQ(drained(word(kPeers, most + 1)), -1);
+  EXPECT_EQ(drained(word(SwapBuffers::kAll, 8)), -1);
+  EXPECT_EQ(drained(word(UINT32_MAX - 1, 8)), -1);
+  EXPECT_EQ(drained(word((RingRecord::kBrief >> RingRecord::kBufferShift) - 2, 8)), -1);
+  EXPECT_EQ(drained(word(kPeers, most - 64) | at(1)), 1);
+  EXPECT_EQ(drained(word(kPeers, most - 63) | at(1)), -1);
+  EXPECT_EQ(drained(word(kPeers, 8) | at(most / 64)), -1);
+  EXPECT_EQ(drained(word(kPeers, 8) | uint64_t{1} << 63), -1);
+  EXPECT_EQ(drained(word(UINT64_MAX, 8) | at(1)), -1);
+  EXPECT_EQ(drained(word(UINT64_MAX, 8) | RingRecord::kGoesOn), -1);
+  EXPECT_EQ(drained(word(kReaders, 8)), -1);
+}
+
+}  // namespace
+}  // namespace floe

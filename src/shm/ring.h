@@ -72,9 +72,9 @@ class RingWriter {
 
   // Copies the packet in and publishes it; false if there is no room.
   bool try_write(const PacketHeader& header, std::span<const std::byte> payload);
-  // A message whose receiver has nothing to do but to read it: it reads each part while the next one is
-  // written. The parts, kEager and then kMore, share a swap buffer: one is as good as any in the reader's
-  // answer, and what is not used stays in this core's cache.
+  // The same for a packet whose receiver has nothing to do but to read it: it reads a part while the next one
+  // is written. The parts, a kEager and kMore packets, share a swap buffer: with one each there would soon be
+  // none left.
   bool try_write_in_parts(PacketHeader header, std::span<const std::byte> payload);
 
  private:

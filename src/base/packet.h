@@ -88,8 +88,8 @@ class Transport {
   // progress(). A packet to a lost peer is dropped.
   virtual bool try_send(PeerId peer, const PacketHeader& header, std::span<const std::byte> payload) = 0;
 
-  // The same for a kEager packet whose receiver probably waits for nothing else: it may arrive in parts, the
-  // others as kMore.
+  // The same for a packet whose receiver probably waits for nothing else: a kEager or kMore one may arrive in
+  // parts, those behind the first as kMore.
   virtual bool try_send_in_parts(PeerId peer, const PacketHeader& header,
                                  std::span<const std::byte> payload) {
     return try_send(peer, header, payload);

@@ -12,6 +12,12 @@ namespace {
 
 bool is_callers(const Message& message) { return message.descriptor.lane == 0; }
 
+bool try_send(const Messenger::Route& to, const PacketHeader& header, const Message& message,
+              std::span<const std::byte> payload) {
+  return message.alone ? to.transport->try_send_in_parts(to.peer, header, payload)
+                       : to.transport->try_send(to.peer, header, payload);
+}
+
 // The C library copies more than some 2 KiB by x86's string instruction, which is slow to begin on lines that
 // another core has just written: messages of 3 to 8 KiB took a quarter longer (Zen 4, glibc 2.36).
 void take_out(std::byte* to, std::span<const std::byte> payload) {
@@ -165,9 +171,7 @@ bool Messenger::send_at_once(const Message& send) {
   Lane& lane = lanes_[send.peer];
   const Route& route = routes_[send.peer];
   if (!lane.empty() || !may_be_eager(lane, send) || send.bytes > route.transport->max_payload()) return false;
-  const auto try_send = send.alone ? &Transport::try_send_in_parts : &Transport::try_send;
-  const PacketHeader h = first_packet(PacketKind::kEager, send);
-  if (!(route.transport->*try_send)(route.peer, h, {send.data, send.bytes})) return false;
+  if (!try_send(route, first_packet(PacketKind::kEager, send), send, {send.data, send.bytes})) return false;
   lane.eager_out += send.bytes;
   return true;
 }
@@ -210,7 +214,7 @@ bool Messenger::send_part(uint32_t peer, PacketHeader& h, Transfer& send) {
   if (send.bytes > room)
     size = std::min(size, route.transport->queues() ? std::min(room, kMostQueued) : room);
   h.offset = send.moved;
-  if (!route.transport->try_send(route.peer, h, {send.data + send.moved, size})) return false;
+  if (!try_send(route, h, send, {send.data + send.moved, size})) return false;
   send.moved += size;
   return true;
 }
@@ -375,10 +379,6 @@ void Messenger::consumed(uint32_t source, uint64_t bytes) {
   h.bytes = std::exchange(lane.consumed, 0);
   lane.eager_in -= h.bytes;
   control(source, h);
-}
-
-bool Messenger::has_control() const {
-  return std::any_of(lanes_.begin(), lanes_.end(), [](const Lane& lane) { return !lane.control.empty(); });
 }
 
 void Messenger::clear() {

@@ -119,7 +119,9 @@ class Messenger {
 
   // Whether packets wait to be sent: any, or control packets.
   bool has_outgoing() const { return !std::ranges::all_of(lanes_, &Lane::empty); }
-  bool has_control() const;
+  bool has_control() const {
+    return std::ranges::any_of(lanes_, [](const Lane& lane) { return !lane.control.empty(); });
+  }
   bool has_control(uint32_t peer) const { return !lanes_[peer].control.empty(); }
 
   // Forgets all transfers and queued packets, without telling the owners.

@@ -57,14 +57,15 @@ bool RingWriter::try_write(const PacketHeader& header, std::span<const std::byte
 }
 
 bool RingWriter::try_write_in_parts(PacketHeader header, std::span<const std::byte> payload) {
-  if (payload.size() < 2 * kPart || !swaps(header.kind, payload.size())) return try_write(header, payload);
-  const size_t record_most = record_bytes(0, false), records = payload.size() / kPart;
+  const size_t part = part_bytes(header.bytes);
+  if (payload.size() < 2 * part || !swaps(header.kind, payload.size())) return try_write(header, payload);
+  const size_t record_most = record_bytes(0, false), records = payload.size() / part;
   if (!has_room((records + 1) * record_most)) return false;  // with a skip
   const uint32_t buffer = swaps_->take();
   std::byte* const to = swaps_->at(buffer);
   for (size_t at = 0, bytes = 0; at < payload.size(); at += bytes) {
     const size_t rest = payload.size() - at;
-    bytes = rest < 2 * kPart ? rest : kPart;
+    bytes = rest < 2 * part ? rest : part;
     copy_bytes(to + at, payload.data() + at, bytes);
     const bool brief = is_brief(header);
     const size_t need = record_bytes(0, brief);

@@ -157,6 +157,24 @@ TEST(Parts, LieInOneBufferThatIsTheReadersAfterTheLast) {
   EXPECT_EQ(answers.place, first);
 }
 
+// A later packet of a longer message goes on in parts, and longer ones.
+TEST(Parts, GoOnInTheNextPacket) {
+  const auto pair = std::make_unique<Pair>();
+  const std::vector<std::byte> packet = pattern(64 << 10);
+  PacketHeader header = whole(1, 256 << 10);
+  header.kind = PacketKind::kMore;
+  header.offset = 128 << 10;
+  ASSERT_TRUE(pair->ranks[0].out.try_write_in_parts(header, packet));
+  Collect sink;
+  ASSERT_EQ(pair->ranks[1].in.drain(sink, 8), 2);
+  for (size_t part = 0; part < 2; ++part) {
+    const auto& [h, payload] = sink.packets[part];
+    EXPECT_EQ(h.kind, PacketKind::kMore);
+    EXPECT_EQ(h.offset, header.offset + part * packet.size() / 2);
+    EXPECT_TRUE(std::equal(payload.begin(), payload.end(), packet.begin() + part * packet.size() / 2));
+  }
+}
+
 TEST(Parts, AreForMessagesThatAreLongAndFindABuffer) {
   const auto pair = std::make_unique<Pair>();
   Collect sink;

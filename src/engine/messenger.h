@@ -52,7 +52,7 @@ struct Message {
   uint32_t peer = 0;          // destination or source
   uint64_t tag = 0;
   Descriptor descriptor;  // lane 1: a collective's, compared with the sender's; sizes must be equal
-  bool alone = false;     // its sender does nothing but to send it
+  bool alone = false;     // a send whose caller waits for it, and for nothing else
 };
 
 // One that is under way. Lives in its owner until on_transfer or Messenger::clear. After on_transfer `bytes`

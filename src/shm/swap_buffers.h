@@ -6,7 +6,8 @@
 // buffers away, and writes into its ring.
 //
 // A buffer is its reader's from the release of the writer's head, in whose record its number is, to that of
-// its own: the two cursors of the rings order everything, and nobody acknowledges anything.
+// its own: the two cursors of the rings order everything, and nobody acknowledges anything. Of a packet in
+// parts each has a record that names the buffer, and the last one's hands it over.
 #pragma once
 
 #include <array>

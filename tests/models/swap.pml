@@ -1,6 +1,7 @@
 /* Swap buffers (src/shm/swap_buffers.h): two ranks that send each other messages, each in a buffer that is the
- * sender's or, if it has none, in its ring; one in a buffer may come in two parts, with a record each. Records go through the rings (ring.pml): here in order, and published at
- * once. Which of its buffers a rank takes is left open, and it may send while it reads, as an answer is.
+ * sender's or, if it has none, in its ring; one in a buffer may come in two parts, with a record each. Records go
+ * through the rings (ring.pml): here in order, and published at once. Which of its buffers a rank takes is left open, and
+ * it may send while it reads, as an answer is.
  *
  * Shown: a reader gets every message whole, nobody writes to a buffer that another one reads or has yet to read, and
  * all buffers are somebody's at the end.
@@ -19,6 +20,9 @@ byte head[2];               /* records published */
 byte ended, left;           /* ranks, and buffers that they had then */
 
 #define MESSAGE(from, number) (from * MESSAGES + number + 1)
+
+/* Nobody looks there again: fewer states. */
+#define FORGET(read) d_step { from = 0; record[(1 - me) * RECORDS + read] = 0; goes_on[(1 - me) * RECORDS + read] = 0; read++ }
 
 inline send() {
   taken = NONE;
@@ -52,7 +56,8 @@ inline send() {
   record[me * RECORDS + put] = taken;
   sent++;
   put++;
-  head[me] = put /* release */
+  head[me] = put; /* release */
+  taken = 0
 }
 
 active [2] proctype rank() {
@@ -68,7 +73,7 @@ active [2] proctype rank() {
 #ifdef BUG_PART_GIVEN
     own[from] = true;
 #endif
-    read++
+    FORGET(read)
   :: read < head[1 - me] && !goes_on[(1 - me) * RECORDS + read] ->
     from = record[(1 - me) * RECORDS + read];
     if
@@ -87,8 +92,8 @@ active [2] proctype rank() {
 #endif
     :: else
     fi;
-    read++;
-    got++
+    got++;
+    FORGET(read)
   :: sent == MESSAGES && got == MESSAGES -> break
   od;
   atomic {

@@ -21,6 +21,7 @@ struct Wire final : Transport {
   std::deque<std::pair<PacketHeader, std::vector<std::byte>>> packets;
   size_t room = 1000, most = kMaxPayload;
   bool link = false;  // is one where packets queue
+  size_t parted = 0;  // packets that may come in parts
 
   std::string_view name() const override { return "wire"; }
   size_t max_payload() const override { return most; }
@@ -29,6 +30,11 @@ struct Wire final : Transport {
     if (packets.size() >= room) return false;
     packets.emplace_back(header, std::vector<std::byte>(payload.begin(), payload.end()));
     return true;
+  }
+  bool try_send_in_parts(PeerId peer, const PacketHeader& header,
+                         std::span<const std::byte> payload) override {
+    ++parted;
+    return try_send(peer, header, payload);
   }
   int progress(PacketSink&) override { return 0; }
 };

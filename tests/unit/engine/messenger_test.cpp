@@ -279,6 +279,16 @@ TEST_F(MessengerTest, BlocksWhoseSizesDifferAreAMismatchThatNamesBoth) {
   }
 }
 
+TEST_F(MessengerTest, AllOfAMessageThatIsSentAloneMayComeInParts) {
+  auto data = pattern(3 * kMaxPayload);
+  Transfer alone = send_to(1, data, 5), other = send_to(1, data, 5);
+  alone.alone = true;
+  a.send(alone);
+  EXPECT_EQ(from_a.parted, 3u);
+  a.send(other);
+  EXPECT_EQ(from_a.parted, 3u);
+}
+
 // No byte of a packet is believed: each of these would write out of bounds or use a stranger's transfer.
 TEST_F(MessengerTest, RefusesPacketsThatNoFloeSends) {
   const auto problem_of = [&](PacketHeader header, size_t payload) {

@@ -41,11 +41,7 @@ Messenger::Messenger(uint64_t comm, uint32_t rank, std::vector<Route> routes, ui
       cache_bytes_(cache_bytes) {}
 
 PacketHeader Messenger::header(PacketKind kind) const {
-  PacketHeader h;
-  h.kind = kind;
-  h.source = rank_;
-  h.comm = comm_;
-  return h;
+  return {.kind = kind, .source = rank_, .comm = comm_, .descriptor = {}};
 }
 
 void Messenger::set_problem(const PacketHeader& header, Status status) {
@@ -205,14 +201,19 @@ bool Messenger::stream_packet(uint32_t peer, Transfer& send) {
   return send_part(peer, h, send);
 }
 
-// What comes next of `send`: all of it, if that fits into one packet.
+// What comes next of `send`. In even packets, unless they queue: of a full one and a short one the receiver
+// would get the first later.
 bool Messenger::send_part(uint32_t peer, PacketHeader& h, Transfer& send) {
   const Route& route = routes_[peer];
-  constexpr uint64_t kMostQueued = 60 << 10;  // see chunk_count() of coll/chunks.h
+  constexpr uint64_t kLine = 64, kMostQueued = 60 << 10;  // see chunk_count() of coll/chunks.h
   const uint64_t room = route.transport->max_payload();
   uint64_t size = send.bytes - send.moved;
-  if (send.bytes > room)
-    size = std::min(size, route.transport->queues() ? std::min(room, kMostQueued) : room);
+  if (send.bytes > room && route.transport->queues()) {
+    size = std::min({size, room, kMostQueued});
+  } else if (size > room) {
+    const uint64_t packets = (size + room - 1) / room, even = (size + packets - 1) / packets;
+    size = std::min(room, (even + kLine - 1) / kLine * kLine);
+  }
   h.offset = send.moved;
   if (!try_send(route, h, send, {send.data + send.moved, size})) return false;
   send.moved += size;

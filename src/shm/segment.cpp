@@ -81,16 +81,18 @@ SegmentLayout::SegmentLayout(uint32_t n) : ranks(n) {
   // At most 4 MiB per rank up to 8 ranks: 1 MiB of blocks, rings and outbox. Both are larger than a
   // second-level cache: what is overwritten while it still lies in the reader's takes up to three times as
   // long. Of the rings' part the swap buffers get up to four tenths, as each has room for a packet: with four
-  // sevenths, or one, messages that go one way round 8 ranks on 2 CPUs took 10 % longer. Two ranks have them
-  // twice as large: sendrecv of 128 KiB to 1 MiB without a shared cache takes 5 to 13 % less than with twice
-  // as many (Zen 5).
+  // sevenths, or one, messages that go one way round 8 ranks on 2 CPUs took 10 % longer. Two ranks have room
+  // for packets of 192 KiB: with 128 sendrecv of 192 KiB to 1 MiB takes up to 1.3 times as long (Zen 5; with
+  // 256 a tenth less from 1 to 2 MiB, with 512 no more than that).
   constexpr size_t kRings = size_t{1450} << 10, kOutbox = size_t{1030} << 10, kPacket = size_t{64} << 10;
-  const size_t larger = n == 2 ? kPacket : 0, mail = kRings + kSwapBuffers * larger;
+  constexpr size_t kRingOfTwo = size_t{1060} << 10, kPacketOfTwo = size_t{192} << 10;
   const size_t peers = n - 1;
   block_bytes = std::clamp(size_t{512 << 10} / peers / kPage * kPage, size_t{16} << 10, size_t{512} << 10);
-  swap_bytes = std::min(mail / peers / 10, kPacket + larger) / kSmallStagger * kSmallStagger;
+  swap_bytes = n == 2 ? kPacketOfTwo : std::min(kRings / peers / 10, kPacket) / kSmallStagger * kSmallStagger;
   if (swap_bytes < kSmallestSwap) swap_bytes = 0;
-  ring_bytes = std::max((mail / peers - kSwapBuffers * swap_distance()) / kPage * kPage, size_t{16} << 10);
+  const size_t swaps_bytes = kSwapBuffers * swap_distance();
+  ring_bytes =
+      n == 2 ? kRingOfTwo : std::max((kRings / peers - swaps_bytes) / kPage * kPage, size_t{16} << 10);
   outbox_bytes = kOutbox;
   cursors = round_up(sizeof(SegmentHeader), kPage);
   values = round_up(cursors + n * sizeof(RingCursors), kPage);

@@ -33,33 +33,6 @@ TEST_F(MessengerTest, CarriesAllSizesWhicheverSideIsFirst) {
 }
 
 // The answer to an announcement would wait behind all that the receiver is sending.
-TEST_F(MessengerTest, WhereItsPacketsQueueALongMessageIsNotAnnounced) {
-  from_a.link = true;
-  auto data = pattern(5 * kMaxPayload);
-  Transfer send = send_to(1, data, 5);
-  a.send(send);
-  EXPECT_EQ(sent.count, 1);
-  ASSERT_EQ(from_a.packets.size(), 5);
-  EXPECT_EQ(from_a.packets[0].first.kind, PacketKind::kEager);
-  for (size_t i = 1; i < 5; ++i) EXPECT_EQ(from_a.packets[i].first.kind, PacketKind::kMore);
-}
-
-// What fits into eight packets.
-TEST_F(MessengerTest, AMessageOfEightPacketsIsNotAnnounced) {
-  for (const size_t beyond : {0, 1}) {
-    auto data = pattern(8 * kMaxPayload + beyond);
-    std::vector<std::byte> buffer(data.size());
-    Transfer send = send_to(1, data, 5), receive = receive_from(0, buffer, 5);
-    a.send(send);
-    EXPECT_EQ(from_a.packets.size(), beyond ? 1 : 8);
-    EXPECT_EQ(from_a.packets.front().first.kind, beyond ? PacketKind::kAnnounce : PacketKind::kEager);
-    hand_over(from_a, b);
-    b.receive(receive);
-    settle();
-    EXPECT_EQ(buffer, data);
-  }
-}
-
 // Past the cache and with ordinary stores, some in a row each; what is announced and from a quarter of it on.
 TEST_F(MessengerTest, LargeMessagesAreKeptBothWays) {
   constexpr size_t kCache = 40 * kMaxPayload;
@@ -187,21 +160,6 @@ TEST_F(MessengerTest, ForgetsAMessageOfWhichAPartHasCome) {
     EXPECT_EQ(received.count, 0);
     EXPECT_EQ(buffer.back(), std::byte{});
   }
-}
-
-// TCP cuts a larger one in two: see coll/chunks.h.
-TEST_F(MessengerTest, LongMessagesGoInPacketsOfOneFrame) {
-  from_a.most = from_b.most = 64 << 10;
-  from_a.link = from_b.link = true;
-  auto data = pattern(1'000'000);
-  std::vector<std::byte> buffer(data.size());
-  Transfer send = send_to(1, data, 5), receive = receive_from(0, buffer, 5);
-  b.receive(receive);
-  a.send(send);
-  ASSERT_GT(from_a.packets.size(), 10);
-  for (const auto& [header, payload] : from_a.packets) EXPECT_LE(payload.size(), size_t{60} << 10);
-  settle();
-  EXPECT_EQ(buffer, data);
 }
 
 TEST_F(MessengerTest, WorksWithRoomForOnePacket) {

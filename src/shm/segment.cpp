@@ -82,8 +82,8 @@ SegmentLayout::SegmentLayout(uint32_t n) : ranks(n) {
   // second-level cache: what is overwritten while it still lies in the reader's takes up to three times as
   // long. Of the rings' part the swap buffers get up to four tenths, as each has room for a packet: with four
   // sevenths, or one, messages that go one way round 8 ranks on 2 CPUs took 10 % longer. Two ranks have room
-  // for packets of 192 KiB: with 128 sendrecv of 192 KiB to 1 MiB takes up to 1.3 times as long (Zen 5; with
-  // 256 a tenth less from 1 to 2 MiB, with 512 no more than that).
+  // for packets of 192 KiB: with 128 sendrecv of 192 KiB to 1 MiB takes up to 1.3 times as long (Zen 5;
+  // with 256, which is more than 4 MiB for a rank, a tenth less from 1 to 2 MiB).
   constexpr size_t kRings = size_t{1450} << 10, kOutbox = size_t{1030} << 10, kPacket = size_t{64} << 10;
   constexpr size_t kRingOfTwo = size_t{1060} << 10, kPacketOfTwo = size_t{192} << 10;
   const size_t peers = n - 1;

@@ -6,6 +6,7 @@
 namespace floe {
 namespace {
 
+// The answer to an announcement would wait behind all that the receiver is sending.
 TEST_F(MessengerTest, WhereItsPacketsQueueALongMessageIsNotAnnounced) {
   from_a.link = true;
   auto data = pattern(5 * kMaxPayload);

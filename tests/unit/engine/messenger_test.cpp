@@ -32,7 +32,6 @@ TEST_F(MessengerTest, CarriesAllSizesWhicheverSideIsFirst) {
   EXPECT_EQ(received.count, 7 * 4);
 }
 
-// The answer to an announcement would wait behind all that the receiver is sending.
 // Past the cache and with ordinary stores, some in a row each; what is announced and from a quarter of it on.
 TEST_F(MessengerTest, LargeMessagesAreKeptBothWays) {
   constexpr size_t kCache = 40 * kMaxPayload;

@@ -19,6 +19,38 @@ struct alignas(cmsghdr) FdSpace {
   char bytes[CMSG_SPACE(kMaxExchangedFds * sizeof(int))] = {};
 };
 
+FdMessage receive_once(int socket, std::span<std::byte> buffer) {
+  FdMessage result;
+  iovec data{buffer.data(), buffer.size()};
+  FdSpace space;
+  msghdr message{};
+  message.msg_iov = &data;
+  message.msg_iovlen = 1;
+  message.msg_control = space.bytes;
+  message.msg_controllen = sizeof space.bytes;
+  ssize_t got = -1;
+  do {
+    got = ::recvmsg(socket, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
+  } while (got < 0 && errno == EINTR);
+  if (got < 0) {
+    result.problem = errno;
+    return result;
+  }
+  result.bytes = static_cast<size_t>(got);
+  result.truncated = (message.msg_flags & MSG_TRUNC) != 0;
+  result.fds_missing = (message.msg_flags & MSG_CTRUNC) != 0;
+  for (cmsghdr* control = CMSG_FIRSTHDR(&message); control; control = CMSG_NXTHDR(&message, control)) {
+    if (control->cmsg_level != SOL_SOCKET || control->cmsg_type != SCM_RIGHTS) continue;
+    const size_t count = (control->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+    for (size_t i = 0; i < count; ++i) {
+      int fd = -1;
+      std::memcpy(&fd, CMSG_DATA(control) + i * sizeof fd, sizeof fd);
+      result.fds.emplace_back(fd);
+    }
+  }
+  return result;
+}
+
 }  // namespace
 
 std::optional<PeerCredentials> peer_credentials(int socket) {
@@ -59,35 +91,12 @@ int send_with_fds(int socket, std::span<const std::byte> bytes, std::span<const 
 }
 
 FdMessage receive_with_fds(int socket, std::span<std::byte> buffer) {
-  FdMessage result;
-  iovec data{buffer.data(), buffer.size()};
-  FdSpace space;
-  msghdr message{};
-  message.msg_iov = &data;
-  message.msg_iovlen = 1;
-  message.msg_control = space.bytes;
-  message.msg_controllen = sizeof space.bytes;
-  ssize_t got = -1;
-  do {
-    got = ::recvmsg(socket, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
-  } while (got < 0 && errno == EINTR);
-  if (got < 0) {
-    result.problem = errno;
-    return result;
-  }
-  result.bytes = static_cast<size_t>(got);
-  result.truncated = (message.msg_flags & MSG_TRUNC) != 0;
-  result.fds_missing = (message.msg_flags & MSG_CTRUNC) != 0;
-  for (cmsghdr* control = CMSG_FIRSTHDR(&message); control; control = CMSG_NXTHDR(&message, control)) {
-    if (control->cmsg_level != SOL_SOCKET || control->cmsg_type != SCM_RIGHTS) continue;
-    const size_t count = (control->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-    for (size_t i = 0; i < count; ++i) {
-      int fd = -1;
-      std::memcpy(&fd, CMSG_DATA(control) + i * sizeof fd, sizeof fd);
-      result.fds.emplace_back(fd);
-    }
-  }
-  return result;
+  FdMessage result = receive_once(socket, buffer);
+  if (result.problem != 0 || result.bytes != 0) return result;
+  // Linux looks for a message first and for the end after that, and reports an end that came in between, with
+  // the last message, as if there were none: once the end is seen, a second look finds what is there.
+  FdMessage last = receive_once(socket, buffer);
+  return last.bytes != 0 ? std::move(last) : std::move(result);
 }
 
 }  // namespace floe

@@ -11,7 +11,7 @@ namespace floe {
 PairExchange::PairExchange(const LocalRanks& ranks, PairSlots& slots, State& state, const Movement& what)
     : ranks_(&ranks),
       what_(what),
-      keeping_(state.keep_trial, Keeping::is_large(what, state.cache_bytes), true),
+      keeping_(state.keep_trial, Keeping::stride(what, state.cache_bytes), true),
       first_(slots.exchanges) {
   // Measured on a Zen 5: with 128 KiB 1 MiB and more take 4 to 7 % longer where the cores share no cache,
   // with 512 KiB 5 % where they do, as the two buffers fill the second-level cache.
@@ -55,12 +55,12 @@ Poll PairExchange::take() {
     if (source_ == self) continue;
     if (const Poll poll = arrival(source_); poll != Poll::kDone) return poll;
     if (!reduces)
-      keeping_(bytes, [&] { keeping_.copy()(what_.kept(source_) + begin, from(source_), bytes); });
+      keeping_(bytes, [&] { keeping_.copy(taken_)(what_.kept(source_) + begin, from(source_), bytes); });
   }
   if (reduces)
     what_.reduce_from(from, begin, bytes);
   else
-    what_.keep_own(begin, bytes, keeping_.copy());
+    what_.keep_own(begin, bytes, keeping_.copy(taken_));
   source_ = 0;
   if (++taken_ == chunks_) keeping_.end();
   return Poll::kDone;

@@ -49,7 +49,7 @@ Stream::Stream(const LocalRanks& ranks, State& state, const Movement& what)
     : ranks_(&ranks),
       state_(&state),
       what_(what),
-      keeping_(state.keep_trial, Keeping::is_large(what, state.cache_bytes), what.reads(ranks.self())),
+      keeping_(state.keep_trial, Keeping::stride(what, state.cache_bytes), what.reads(ranks.self())),
       piece_(choose_piece(what)),
       chunks_((what.block_bytes() + piece_ - 1) / piece_),
       first_(state.chunks),
@@ -143,12 +143,14 @@ Poll Stream::take() {
   const uint64_t begin = taken_ * piece_, bytes = part(taken_);
   const bool reduces = what_.args().pattern.reduces;
   // First: peers may still be putting theirs.
-  if (!reduces && !std::exchange(kept_own_, true)) what_.keep_own(begin, bytes, keeping_.copy());
+  if (!reduces && !std::exchange(kept_own_, true)) what_.keep_own(begin, bytes, keeping_.copy(taken_));
   for (; source_ < n; ++source_) {
     if (!what_.reads_from(source_)) continue;
     const Poll poll = arrival(source_);
     if (poll != Poll::kDone) return poll;
-    const auto keep = [&] { what_.keep(source_, slot(source_, taken_), begin, bytes, keeping_.copy()); };
+    const auto keep = [&] {
+      what_.keep(source_, slot(source_, taken_), begin, bytes, keeping_.copy(taken_));
+    };
     if (!reduces) keeping_(bytes, [&] { read_from(source_, bytes, keep); });
   }
   if (reduces && what_.reads(self)) {

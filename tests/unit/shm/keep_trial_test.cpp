@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <string>
+
 namespace floe {
 namespace {
 
@@ -70,7 +72,7 @@ TEST(KeepTrial, WhatIsWaitedForBetweenTwoCopiesCounts) {
   for (int i = 0; i < 8; ++i) {
     const bool past = trial.next();
     ordinary += past ? 0 : 1;
-    Keeping keeping(trial, true, true);
+    Keeping keeping(trial, 1, true);
     keeping(1, [&] { ::usleep(past ? kShort : 0); });
     ::usleep(past ? 0 : kLong);
     keeping(1, [] {});
@@ -104,6 +106,41 @@ TEST(KeepTrial, AWayThatIsFastForSomeOperationsOnlyIsTriedLessOften) {
     trial.took(past ? 10 : in_a_row <= kFast ? 8 : 20);
   }
   EXPECT_LT(ordinary, kOperations / 50);
+}
+
+// Of results of half the cache up to all of it every second chunk goes past it, of larger ones each.
+TEST(Keeping, PastTheCacheGoesWhatDoesNotFit) {
+  constexpr uint64_t kCache = 16 << 20;
+  const auto stride = [](const Pattern& pattern, uint64_t bytes) {
+    return Keeping::stride(Movement({pattern, nullptr, nullptr, bytes, FLOE_UINT8, 0, 0, 0}, 2, 1), kCache);
+  };
+  EXPECT_EQ(stride(pattern::kBroadcast, kCache / 2 - 1), 0u);
+  EXPECT_EQ(stride(pattern::kBroadcast, kCache / 2), 2u);
+  EXPECT_EQ(stride(pattern::kBroadcast, kCache - 1), 2u);
+  EXPECT_EQ(stride(pattern::kBroadcast, kCache), 1u);
+  EXPECT_EQ(stride(pattern::kAllGather, kCache / 4), 2u);  // of two ranks
+  EXPECT_EQ(stride(pattern::kReduce, 4 * kCache), 0u);
+  EXPECT_EQ(
+      Keeping::stride(Movement({pattern::kBroadcast, nullptr, nullptr, kCache, FLOE_UINT8, 0, 0, 0}, 2, 1),
+                      UINT64_MAX),
+      0u);  // the cache is not known
+}
+
+TEST(Keeping, ChunksOfTheStrideGoPastTheCache) {
+  KeepTrial trial;
+  ASSERT_TRUE(trial.next());
+  const auto past = [&](const Keeping& keeping) {
+    std::string chunks;
+    for (uint64_t chunk = 0; chunk < 5; ++chunk)
+      chunks += keeping.copy(chunk) == copy_non_temporal ? 'x' : '.';
+    return chunks;
+  };
+  EXPECT_EQ(past(Keeping(trial, 0, true)), ".....");
+  EXPECT_EQ(past(Keeping(trial, 1, true)), "xxxxx");
+  EXPECT_EQ(past(Keeping(trial, 2, true)), "x.x.x");
+  past_of(trial, 100, 10, 15);
+  ASSERT_FALSE(trial.next());
+  EXPECT_EQ(past(Keeping(trial, 2, true)), ".....");
 }
 
 TEST(KeepTrial, OneSlowOperationChangesNothing) {

@@ -143,7 +143,8 @@ struct SegmentLayout {
   // and each look takes a line from a peer: with 8 slots broadcast of 8 B takes .049 us, with 32 .038 (mean,
   // Zen 5).
   static constexpr uint32_t kSmallSlots = 32;
-  static constexpr size_t kExchangeBytes = 16 << 10;  // of two ranks that exchange: see small_exchange.h
+  // Of two ranks that exchange (see small_exchange.h): up to where the large protocols are no slower.
+  static constexpr size_t kExchangeBytes = 32 << 10;
   // Slots begin at different places of a page, in one rank's segment and in its neighbour's: caches and store
   // buffers tell addresses apart by their low 12 bits first.
   static constexpr size_t kSmallStagger = 128;

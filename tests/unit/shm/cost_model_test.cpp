@@ -205,9 +205,9 @@ TEST(CostModel, IsBounded) {
 TEST(Explain, NamesRangesAndTimesOnBothSidesOfEachLimit) {
   const Surroundings where{2};
   const Coefficients c =
-      model_of("flag=100,small=0,small_kib=300,stream=0,stream_kib=100,return_line=0,return_line_kib=50")
+      model_of("flag=100,small=0,small_kib=350,stream=0,stream_kib=100,return_line=0,return_line_kib=50")
           .at(where);
-  // 100 + 200 x (KiB - 56 B) for the small one, as what two exchange takes a third, 200 + 100 x KiB for the
+  // 100 + 200 x (KiB - 56 B) for the small one, as what two exchange takes 2/7, 200 + 100 x KiB for the
   // return line: they meet just below 1136 B.
   EXPECT_THAT(explain(Cost(c, where, pattern::kAllReduce)),
               testing::ElementsAre("small       to 1135 B  (567 B: small 200 ns, return_line 255 ns; "

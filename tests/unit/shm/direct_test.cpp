@@ -181,7 +181,7 @@ TEST_P(DirectPatterns, MoveWhatTheyShould) {
   const auto& [collective, ranks] = GetParam();
   on_ranks(ranks, [&, ranks = ranks](DirectPath& path, uint32_t) {
     // Around the edges of the protocols.
-    for (const uint64_t count : {0, 1, 200, 255, 256, 257, 5000, 16384, 16385})
+    for (const uint64_t count : {0, 1, 200, 255, 256, 257, 5000, 8192, 8193, 16384, 16385})
       for (uint32_t root = 0; root < ranks; ++root)
         ASSERT_NO_FATAL_FAILURE(check(path, collective.pattern, root, count, static_cast<int>(root)));
     constexpr uint64_t kRoundTheOutbox = 600'000;

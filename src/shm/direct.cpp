@@ -13,8 +13,13 @@ DirectPath::DirectPath(std::vector<std::shared_ptr<Segment>> segments, uint32_t 
 
 DirectOperation DirectPath::make_large(const DirectArgs& args, Protocol protocol) {
   const Movement what(args, ranks_.size(), ranks_.self());
-  if (protocol == Protocol::kStream)
-    return DirectOperation(std::in_place_type<Stream>, ranks_, stream_, what);
+  const bool shared = ranks_.own().layout().blocks_in_outbox();
+  if (protocol == Protocol::kStream) {
+    const bool returned = std::exchange(blocks_last_, false) && shared;
+    return DirectOperation(std::in_place_type<Stream>, ranks_, stream_, what, returned);
+  }
+  // Each of the two begins in the other one's outbox, of which it has read all. Its own may be read still.
+  if (!std::exchange(blocks_last_, true) && shared) slots_.side = 1;
   if (protocol == Protocol::kExchange)
     return DirectOperation(std::in_place_type<PairExchange>, ranks_, slots_, exchange_, what);
   // Who offers waits for those that don't to put a block on the return line: only where they do that.

@@ -125,6 +125,7 @@ class DirectPath {
   SmallExchange::State small_;
   Stream::State stream_;
   PairSlots slots_;
+  bool blocks_last_ = false;  // the last large operation made used them, and not the outbox
   PairExchange::State exchange_;
   MappedReduce::State mapped_;
 };

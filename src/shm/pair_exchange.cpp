@@ -12,7 +12,8 @@ PairExchange::PairExchange(const LocalRanks& ranks, PairSlots& slots, State& sta
     : ranks_(&ranks),
       what_(what),
       keeping_(state.keep_trial, Keeping::stride(what, state.cache_bytes), true),
-      first_(slots.exchanges) {
+      first_(slots.exchanges),
+      side_(slots.side) {
   // Measured on a Zen 5: with 128 KiB 1 MiB and more take 4 to 7 % longer where the cores share no cache,
   // with 512 KiB 5 % where they do, as the two buffers fill the second-level cache.
   constexpr uint64_t kMost = 256 << 10, kLine = 64;
@@ -21,6 +22,7 @@ PairExchange::PairExchange(const LocalRanks& ranks, PairSlots& slots, State& sta
   piece_ = std::min((even + kLine - 1) / kLine * kLine, room);
   chunks_ = (bytes + piece_ - 1) / piece_;
   slots.exchanges += chunks_;
+  slots.side += chunks_;
 }
 
 void PairExchange::put() {

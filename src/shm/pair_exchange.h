@@ -35,7 +35,7 @@ class PairExchange {
   uint64_t part(uint64_t chunk) const { return std::min(piece_, what_.block_bytes() - chunk * piece_); }
   // Where `writer` puts what it has for `reader`.
   std::byte* slot(uint64_t chunk, uint32_t writer, uint32_t reader) const {
-    return pair_slots(*ranks_, first_ + chunk, writer, reader);
+    return pair_slots(*ranks_, side_ + chunk, writer, reader);
   }
   // Of a chunk, alternately: a peer may have put the next one before this rank looks.
   static std::atomic<uint64_t>& flag(const Segment& segment, uint64_t number) {
@@ -51,6 +51,7 @@ class PairExchange {
   uint64_t piece_;  // bytes of each block in a chunk
   uint64_t chunks_;
   uint64_t first_;                // number of chunk 0
+  uint64_t side_;                 // of chunk 0: see PairSlots
   uint64_t put_ = 0, taken_ = 0;  // chunks of this operation
   uint32_t source_ = 0;           // of chunk taken_, ranks below this one are read
 };

@@ -13,12 +13,13 @@ namespace floe {
 struct PairSlots {
   uint64_t chunks = 0;     // of the return line, of operations made so far
   uint64_t exchanges = 0;  // chunks exchanged likewise
+  uint64_t side = 0;       // changes with each of these: which of its two buffers a rank writes next
 };
 
-// The one that `holder` writes when that many chunks have been exchanged: its own at first, and after each
-// exchange the one that it read in it. What else happens there ends where it began.
-inline std::byte* pair_slots(const LocalRanks& ranks, uint64_t exchanges, uint32_t holder, uint32_t peer) {
-  return exchanges % 2 == 0 ? ranks[holder].blocks(peer) : ranks[peer].blocks(holder);
+// The one that `holder` writes on that side: its own at first, and after each exchange the one that it read
+// in it. What else happens there ends where it began.
+inline std::byte* pair_slots(const LocalRanks& ranks, uint64_t side, uint32_t holder, uint32_t peer) {
+  return side % 2 == 0 ? ranks[holder].blocks(peer) : ranks[peer].blocks(holder);
 }
 
 }  // namespace floe

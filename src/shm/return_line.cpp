@@ -17,7 +17,7 @@ ReturnLine::ReturnLine(const LocalRanks& ranks, PairSlots& slots, const Movement
       full_(ranks.own().layout().block_bytes),
       chunks_((what.block_bytes() + full_ * ranks.size() - 1) / (full_ * ranks.size())),
       first_(slots.chunks),
-      exchanges_(slots.exchanges) {
+      side_(slots.side) {
   slots.chunks += chunks_;
 }
 
@@ -34,7 +34,7 @@ ReturnLine::Part ReturnLine::part(uint64_t chunk, uint32_t owner) const {
 }
 
 std::byte* ReturnLine::slot(uint64_t chunk, uint32_t writer, uint32_t owner) const {
-  return pair_slots(*ranks_, exchanges_, writer, owner) +
+  return pair_slots(*ranks_, side_, writer, owner) +
          (first_ + chunk) % SegmentLayout::kChunkSlots * ranks_->own().layout().block_bytes;
 }
 

@@ -43,7 +43,7 @@ class ReturnLine {
   uint64_t full_;  // bytes of a part, but in the last chunk
   uint64_t chunks_;
   uint64_t first_;                             // number of chunk 0
-  uint64_t exchanges_;                         // before it: see PairSlots
+  uint64_t side_;                              // see PairSlots
   uint64_t put_ = 0, answered_ = 0, got_ = 0;  // chunks
   bool mismatch_ = false;
   uint32_t mismatch_with_ = 0;

@@ -81,11 +81,15 @@ SegmentLayout::SegmentLayout(uint32_t n) : ranks(n) {
   // At most 4 MiB per rank up to 8 ranks: 1 MiB of blocks, rings and outbox. Both are larger than a
   // second-level cache: what is overwritten while it still lies in the reader's takes up to three times as
   // long. Of the rings' part the swap buffers get up to four tenths, as each has room for a packet: with four
-  // sevenths, or one, messages that go one way round 8 ranks on 2 CPUs took 10 % longer. Two ranks have room
-  // for packets of 192 KiB: with 128 sendrecv of 192 KiB to 1 MiB takes up to 1.3 times as long (Zen 5;
-  // with 256, which is more than 4 MiB for a rank, a tenth less from 1 to 2 MiB).
+  // sevenths, or one, messages that go one way round 8 ranks on 2 CPUs took 10 % longer.
+  // Two ranks have room for packets of 192 KiB: with 128 sendrecv of 192 KiB to 1 MiB takes up to 1.3 times
+  // as long (Zen 5; with 256, which is more than 4 MiB for a rank, a tenth less from 1 to 2 MiB). Their
+  // blocks lie in the outbox, so that it and the ring have half as much again: broadcast, gather, scatter and
+  // reduce of 128 KiB to 1 MiB are 1.03 to 1.5 times as fast, pingpong of 128 KiB to 4 MiB 1.06 to 1.14 (Zen
+  // 3; two ranks only: three and four on two CPUs lost up to a fifth with a longer outbox).
   constexpr size_t kRings = size_t{1450} << 10, kOutbox = size_t{1030} << 10, kPacket = size_t{64} << 10;
-  constexpr size_t kRingOfTwo = size_t{1060} << 10, kPacketOfTwo = size_t{192} << 10;
+  constexpr size_t kRingOfTwo = size_t{1548} << 10, kOutboxOfTwo = kRingOfTwo;
+  constexpr size_t kPacketOfTwo = size_t{192} << 10;
   const size_t peers = n - 1;
   block_bytes = std::clamp(size_t{512 << 10} / peers / kPage * kPage, size_t{16} << 10, size_t{512} << 10);
   swap_bytes = n == 2 ? kPacketOfTwo : std::min(kRings / peers / 10, kPacket) / kSmallStagger * kSmallStagger;
@@ -93,7 +97,7 @@ SegmentLayout::SegmentLayout(uint32_t n) : ranks(n) {
   const size_t swaps_bytes = kSwapBuffers * swap_distance();
   ring_bytes =
       n == 2 ? kRingOfTwo : std::max((kRings / peers - swaps_bytes) / kPage * kPage, size_t{16} << 10);
-  outbox_bytes = kOutbox;
+  outbox_bytes = n == 2 ? kOutboxOfTwo : kOutbox;
   cursors = round_up(sizeof(SegmentHeader), kPage);
   values = round_up(cursors + n * sizeof(RingCursors), kPage);
   small = round_up(values + kValues * kValueBytes, kPage);
@@ -101,7 +105,7 @@ SegmentLayout::SegmentLayout(uint32_t n) : ranks(n) {
   rings = round_up(exchange + kExchangeBytes + kSmallStagger, kPage);
   swaps = rings + peers * ring_bytes;
   blocks = round_up(swaps + peers * kSwapBuffers * swap_distance(), kPage);
-  outbox = blocks + peers * blocks_bytes();
+  outbox = n == 2 ? blocks : blocks + peers * blocks_bytes();
   total = outbox + outbox_bytes;
 }
 

@@ -45,7 +45,7 @@ uint64_t StreamLayout::at(uint64_t chunk) const {
   return next + rest / lap * capacity_ + rest % lap * bytes_;
 }
 
-Stream::Stream(const LocalRanks& ranks, State& state, const Movement& what)
+Stream::Stream(const LocalRanks& ranks, State& state, const Movement& what, bool returned)
     : ranks_(&ranks),
       state_(&state),
       what_(what),
@@ -57,6 +57,30 @@ Stream::Stream(const LocalRanks& ranks, State& state, const Movement& what)
               ranks.own().layout().outbox_bytes) {
   state.chunks += chunks_;
   state.position = layout_.end(chunks_);
+  if (returned) return_ = ++state.returns;
+}
+
+// Tells the peers that this rank has no use any more for blocks that lay in outboxes. False: it has told
+// them.
+bool Stream::give_back() const {
+  std::atomic<uint64_t>& own = ranks_->own().header().returned;
+  if (own.load(std::memory_order_relaxed) >= return_) return false;
+  own.store(return_, std::memory_order_release);  // pairs with the acquire in keeps()
+  return true;
+}
+
+// Whether they have told this rank, if it is to write into its outbox.
+bool Stream::has_back() {
+  for (uint32_t peer = 0; peer < ranks_->size() && return_ != 0 && what_.publishes(ranks_->self()); ++peer)
+    if (keeps(peer)) return false;
+  return_ = 0;
+  return true;
+}
+
+bool Stream::keeps(uint32_t peer) const {
+  // Acquire: pairs with the release in give_back(); the peer's reads come before it.
+  return peer != ranks_->self() &&
+         (*ranks_)[peer].header().returned.load(std::memory_order_acquire) < return_;
 }
 
 std::byte* Stream::slot(uint32_t rank, uint64_t chunk) const {
@@ -165,8 +189,8 @@ Poll Stream::take() {
 }
 
 Poll Stream::poll() {
-  bool moved = false;
-  if (put_ < chunks_ && put_ < taken_ + kAhead && room()) {
+  bool moved = return_ != 0 && give_back();
+  if (put_ < chunks_ && put_ < taken_ + kAhead && has_back() && room()) {
     put();
     moved = true;
   }
@@ -181,6 +205,7 @@ Poll Stream::poll() {
 }
 
 bool Stream::waits_for(uint32_t peer) const {
+  if (return_ != 0) return keeps(peer);
   if (taken_ < put_) return peer >= source_ && what_.reads_from(peer) && arrival(peer) == Poll::kPending;
   return !has_room(peer);
 }

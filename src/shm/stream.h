@@ -49,6 +49,7 @@ class Stream {
     uint64_t chunks = 0;    // of operations made so far
     uint64_t position = 0;  // where the next one may begin
     uint64_t freed = 0;     // chunks below this one must have been read before the next one is put
+    uint64_t returns = 0;   // operations before which blocks lay in the outbox
     std::array<uint64_t, SegmentHeader::kStreamFlags> begins{};  // of this rank's chunks, by number
     CopyOut copy_out;
     KeepTrial keep_trial;
@@ -56,7 +57,8 @@ class Stream {
     std::vector<uint64_t> seen;  // chunks that each rank has published
   };
 
-  Stream(const LocalRanks& ranks, State& state, const Movement& what);
+  // `returned`: blocks have lain in the outbox since the last one. The same on all ranks.
+  Stream(const LocalRanks& ranks, State& state, const Movement& what, bool returned);
   Poll poll();
   bool waits_for(uint32_t peer) const;
   uint32_t mismatch_with() const { return source_; }
@@ -67,6 +69,9 @@ class Stream {
 
   // Bytes of each block in a chunk.
   uint64_t part(uint64_t chunk) const { return std::min(piece_, what_.block_bytes() - chunk * piece_); }
+  bool give_back() const;
+  bool has_back();
+  bool keeps(uint32_t peer) const;
   uint64_t most_ahead() const;
   void make_room() const;
   bool has_room(uint32_t peer) const;
@@ -88,6 +93,7 @@ class Stream {
   uint64_t first_;  // number of chunk 0
   StreamLayout layout_;
   uint64_t put_ = 0, taken_ = 0;  // chunks of this operation
+  uint64_t return_ = 0;           // number of the return that it waits for; 0: none
   bool kept_own_ = false;         // this rank's part of chunk taken_
   uint32_t source_ = 0;           // of chunk taken_, ranks below this one are read
 };

@@ -32,7 +32,7 @@ void PairExchange::put() {
     if (reader != self) copy_bytes(slot(chunk, self, reader), what_.sent(reader) + chunk * piece_, bytes);
   ++put_;
   // Release: pairs with the acquire in arrival(). The slots are this rank's: it has read them in the exchange
-  // before, and their writers read others since.
+  // before, and their writers read others since; or they are outboxes that it has read.
   auto& flag = this->flag(ranks_->own(), first_ + chunk);
   flag.store(Flag::word(first_ + put_, what_.args().hash), std::memory_order_release);
   for (uint32_t reader = 0; reader < ranks_->size(); ++reader)

@@ -48,7 +48,8 @@ void ReturnLine::put() {
   }
   ++put_;
   // Release: pairs with the acquire in all_passed(). The slots are free: this rank has read back the chunk
-  // that used them before (put_ stays below got_ + kChunkSlots), and its owners wrote nothing since.
+  // that used them before (put_ stays below got_ + kChunkSlots), and its owners wrote nothing since; or they
+  // are an outbox that it has read.
   std::atomic<uint64_t>& put = ranks_->own().header().put;
   put.store(Flag::word(first_ + put_, what_.args().hash), std::memory_order_release);
   for (uint32_t owner = 0; owner < ranks_->size(); ++owner)

@@ -104,10 +104,11 @@ struct SegmentHeader {
   static constexpr uint32_t kStreamFlags = 64;
   // Flag of chunk c, at c % kStreamFlags: the outbox holds what this rank has of it. See stream.h.
   alignas(128) std::array<std::atomic<uint64_t>, kStreamFlags> stream;
-  alignas(128) CopyTrial stream_trial;          // of the outbox
-  alignas(128) std::atomic<uint64_t> returned;  // see Stream::give_back()
-  alignas(128) std::atomic<uint64_t> put;       // Flag: blocks of chunks below the counter are in the slots
-  alignas(128) std::atomic<uint64_t> done;      // Flag: chunks below the counter are reduced and returned
+  alignas(128) CopyTrial stream_trial;  // of the outbox
+  // How often the outboxes have come back from blocks, as far as this rank has come. See stream.cpp.
+  alignas(128) std::atomic<uint64_t> returned;
+  alignas(128) std::atomic<uint64_t> put;   // Flag: blocks of chunks below the counter are in the slots
+  alignas(128) std::atomic<uint64_t> done;  // Flag: chunks below the counter are reduced and returned
   // Flag of chunk c, at c % 2: what this rank has of it is in the slots. See pair_exchange.h.
   alignas(128) std::array<std::atomic<uint64_t>, 2> exchanged;
   // Flag: this rank offers its buffers, at these places in its arena. See mapped_reduce.h.

@@ -137,7 +137,7 @@ void Stream::put() {
   state_->begins[number % SegmentHeader::kStreamFlags] = layout_.at(put_);
   what_.publish(state_->copy_out, to, put_ * piece_, bytes);
   ++put_;
-  // Release: pairs with the acquires in arrival() and has_room(). The place is free: see room().
+  // Release: pairs with the acquires in arrival() and has_room(). The place is free: see has_back(), room().
   auto& flag = ranks_->own().header().stream[number % SegmentHeader::kStreamFlags];
   flag.store(Flag::word(number + 1, what_.args().hash), std::memory_order_release);
   // Where one only gives and the other only takes, they do not wait for each line.

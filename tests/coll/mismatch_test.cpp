@@ -124,6 +124,13 @@ Call scatter_v(uint64_t root_sends, uint64_t expects, uint32_t root = 0) {
                           r.rank == root ? root_sends : expects, FLOE_FLOAT32, root, nullptr);
   };
 }
+// Once two ranks' outboxes hold other collectives' blocks.
+Call after_blocks(Call call) {
+  return [=](Rank& r, void* data) {
+    const floe_status_t status = all_reduce(500'000, FLOE_FLOAT32, FLOE_SUM)(r, data);
+    return status == FLOE_OK ? call(r, data) : status;
+  };
+}
 Call barrier() {
   return [](Rank& r, void*) { return floe_barrier(r.comm, nullptr); };
 }
@@ -177,6 +184,10 @@ std::vector<Disagreement> disagreements() {
       {"BroadcastCount", broadcast(10, FLOE_FLOAT32, 0), broadcast(20, FLOE_FLOAT32, 0), "10", "20"},
       {"BroadcastType", broadcast(1'000'000, FLOE_FLOAT32, 0), broadcast(1'000'000, FLOE_INT32, 0), "float32",
        "int32"},
+      {"RootAfterBlocks", after_blocks(broadcast(1'000'000, FLOE_FLOAT32, 0)),
+       after_blocks(broadcast(1'000'000, FLOE_FLOAT32, 1)), "root 0", "root 1"},
+      {"KindAfterBlocks", after_blocks(broadcast(1'000'000, FLOE_FLOAT32, 0)),
+       after_blocks(all_reduce(1'000'000, FLOE_FLOAT32, FLOE_SUM)), "broadcast", "all_reduce"},
       {"ReduceRoot", reduce(10, 0), reduce(10, 1), "root 0", "root 1"},
       {"GatherCount", all_gather(1000, FLOE_FLOAT64), all_gather(999, FLOE_FLOAT64), "1000", "999"},
       {"ScatterOperation", reduce_scatter(5000, FLOE_SUM), reduce_scatter(5000, FLOE_MIN), "sum", "min"},

@@ -3,6 +3,7 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <cmath>
 #include <memory>
 #include <optional>
 #include <thread>
@@ -25,10 +26,18 @@ constexpr uint32_t kRounds = 15, kRoundsOnSharedCpus = 5;
 constexpr uint64_t kFewestCalls = 4, kMostCalls = 100'000;  // of a block
 constexpr uint64_t kWarmUpCalls = 10;
 
+// Of a block. Another contender's was before it: the first calls, until the caches hold what this one uses,
+// are not counted.
+struct Calls {
+  static constexpr uint64_t kMostSettling = 8;
+  static constexpr double kSettlingUs = 20'000;  // larger data does not stay in any cache
+  uint64_t settling = 0, counted = 0;            // 0 counted: the contender has no such operation
+};
+
 // Calls between two barriers, and how the machine was before and after.
 struct Block {
-  std::vector<double> us;  // by call, on this rank
-  uint64_t cpu_ns = 0;     // on all ranks, of all calls
+  std::vector<double> us;  // by call that counts, on this rank
+  double cpu_ns = 0;       // on all ranks, of those calls
   Placement before, after;
 
   std::string state() const {
@@ -59,8 +68,8 @@ class Driver {
   Status measure_size(const Operation& op, floe_type_t type, uint64_t bytes);
   Status measure(const Case& what, std::vector<Line>& lines);
   uint32_t rounds() const { return session_.share_cpus() ? kRoundsOnSharedCpus : kRounds; }
-  Result<uint64_t> plan(Contender& contender, const Case& what, Measured& measured);
-  Status run_block(Contender& contender, const Case& what, uint64_t calls, Measured& measured);
+  Result<Calls> plan(Contender& contender, const Case& what, Measured& measured);
+  Status run_block(Contender& contender, const Case& what, const Calls& calls, Measured& measured);
   Result<Timings> run_on_all(Contender& contender, const Case& what, uint64_t calls);
   Result<std::optional<Row>> row_of(size_t contender, const Case& what, const Measured& measured,
                                     const std::string& state);
@@ -123,41 +132,42 @@ Result<Timings> Driver::run_on_all(Contender& contender, const Case& what, uint6
   return timings;
 }
 
-// How many calls fit into the time of a block; 0: the contender has no such operation. Also the warm-up.
-Result<uint64_t> Driver::plan(Contender& contender, const Case& what, Measured& measured) {
-  if (options_.iterations > 0) {
-    auto warm_up = run_on_all(contender, what, kWarmUpCalls);
-    if (!warm_up.ok()) return warm_up.status();
-    measured.errors += warm_up->errors;
-    return warm_up->measured ? options_.iterations : 0;
-  }
-  uint64_t calls = kWarmUpCalls;
+// How many calls fit into the time of a block. Also the warm-up.
+Result<Calls> Driver::plan(Contender& contender, const Case& what, Measured& measured) {
+  Calls calls{.counted = kWarmUpCalls};
   for (int step = 0; step < 2; ++step) {
-    const auto begin = Clock::now();
-    auto warm_up = run_on_all(contender, what, calls);
+    auto warm_up = run_on_all(contender, what, calls.counted);
     if (!warm_up.ok()) return warm_up.status();
-    if (!warm_up->measured) return uint64_t{0};
+    if (!warm_up->measured) return Calls{};
     measured.errors += warm_up->errors;
-    const double fit = options_.seconds / rounds() / (seconds_since(begin) / static_cast<double>(calls));
+    // Alone the calls: data is written before each, and what came checked at a block's two ends. That takes
+    // longer than few large calls, and so would leave a contender the fewer the slower its first ones are.
+    auto ns = session_.from_rank_0(std::llround(1000 * statistics(std::move(warm_up->us)).p50) + 1);
+    if (!ns.ok()) return ns.status();
+    const double us = static_cast<double>(*ns) / 1000, fit = options_.seconds * 1e6 / rounds() / us;
     const uint64_t most = step == 0 ? 1000 : kMostCalls;
-    auto agreed = session_.from_rank_0(
-        static_cast<uint64_t>(std::clamp(fit, static_cast<double>(kFewestCalls), static_cast<double>(most))));
-    if (!agreed.ok()) return agreed;
-    calls = *agreed;
+    calls.settling = static_cast<uint64_t>(
+        std::clamp(Calls::kSettlingUs / us, 1.0, static_cast<double>(Calls::kMostSettling)));
+    calls.counted = options_.iterations;
+    if (calls.counted != 0) return calls;
+    calls.counted =
+        static_cast<uint64_t>(std::clamp(fit, static_cast<double>(kFewestCalls), static_cast<double>(most)));
   }
   return calls;
 }
 
-Status Driver::run_block(Contender& contender, const Case& what, uint64_t calls, Measured& measured) {
+Status Driver::run_block(Contender& contender, const Case& what, const Calls& calls, Measured& measured) {
   // A rank whose contender is ready has waited beside others' that compute, and floe remembers that for 100
   // ms.
   if (session_.share_cpus()) std::this_thread::sleep_for(Millis(120));
   Block block;
   block.before = last_probe_;
-  auto timings = run_on_all(contender, what, calls);
+  const uint64_t all = calls.settling + calls.counted;
+  auto timings = run_on_all(contender, what, all);
   if (!timings.ok()) return timings.status().in(contender.name());
-  block.us = std::move(timings->us);
-  block.cpu_ns = timings->cpu_ns;
+  block.us.assign(timings->us.end() - static_cast<ptrdiff_t>(calls.counted), timings->us.end());
+  block.cpu_ns =
+      static_cast<double>(timings->cpu_ns) * static_cast<double>(calls.counted) / static_cast<double>(all);
   auto probe = session_.probe();
   if (!probe.ok()) return probe.status();
   block.after = last_probe_ = *probe;
@@ -168,7 +178,7 @@ Status Driver::run_block(Contender& contender, const Case& what, uint64_t calls,
 
 Status Driver::measure(const Case& what, std::vector<Line>& lines) {
   std::vector<Measured> measured(contenders_.size());
-  std::vector<uint64_t> calls;
+  std::vector<Calls> calls;
   for (size_t i = 0; i < contenders_.size(); ++i) {
     auto planned = plan(*contenders_[i], what, measured[i]);
     if (!planned.ok()) return planned.status().in(contenders_[i]->name());
@@ -179,7 +189,7 @@ Status Driver::measure(const Case& what, std::vector<Line>& lines) {
   last_probe_ = *probe;
   for (uint32_t round = 0; round < rounds(); ++round)
     for (size_t i = 0; i < contenders_.size(); ++i)
-      if (calls[i] > 0) FLOE_TRY(run_block(*contenders_[i], what, calls[i], measured[i]));
+      if (calls[i].counted > 0) FLOE_TRY(run_block(*contenders_[i], what, calls[i], measured[i]));
   return enter(what, measured, lines);
 }
 
@@ -225,7 +235,7 @@ Result<std::optional<Row>> Driver::row_of(size_t contender, const Case& what, co
   double cpu_ns = 0;
   for (const Block* block : used) {
     us.insert(us.end(), block->us.begin(), block->us.end());
-    cpu_ns += static_cast<double>(block->cpu_ns);
+    cpu_ns += block->cpu_ns;
   }
 
   Row row;

@@ -201,7 +201,7 @@ Parsed parse(int argc, char** argv) {
       ->excludes(ranks);
   auto* iterations = app.add_option("--iters", options.iterations, "Calls in each block")
                          ->check(CLI::Range(uint64_t{1}, uint64_t{1000000}));
-  app.add_option("--seconds", options.seconds, "Time for each line and library")
+  app.add_option("--seconds", options.seconds, "Time of the calls of each line and library")
       ->check(CLI::Range(0.001, 3600.0))
       ->capture_default_str()
       ->excludes(iterations);

@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 
 #include "buffers.h"
+#include "calls.h"
 #include "ratios.h"
 
 namespace floe::bench {
@@ -148,6 +149,21 @@ TEST_F(Measure, EndsWhereRanksDoNotMeet) {
   Timings timings;
   EXPECT_FALSE(run(0, timings));
   EXPECT_EQ(calls_, 1);
+}
+
+TEST(PlanCalls, FitsTheCallsAloneIntoTheBlock) {
+  EXPECT_EQ(plan_calls(300, 33'000).counted, 110u);
+  EXPECT_EQ(plan_calls(0.05, 33'000).counted, 100'000u);
+  EXPECT_EQ(plan_calls(50'000, 33'000).counted, 4u);
+}
+
+// The first calls refill the caches after another library's block.
+TEST(PlanCalls, LeavesTheFirstOnesOut) {
+  EXPECT_EQ(plan_calls(0.05, 33'000).settling, 8u);
+  EXPECT_EQ(plan_calls(300, 33'000).settling, 8u);
+  EXPECT_EQ(plan_calls(5'000, 33'000).settling, 4u);
+  EXPECT_EQ(plan_calls(50'000, 33'000).settling, 1u);
+  EXPECT_EQ(plan_calls(300, 33'000).all(), 118u);
 }
 
 }  // namespace

@@ -3,13 +3,13 @@
 #include <signal.h>
 
 #include <algorithm>
-#include <cmath>
 #include <memory>
 #include <optional>
 #include <thread>
 
 #include "base/clock.h"
 #include "base/types.h"
+#include "calls.h"
 #include "floe_contender.h"
 #include "peers.h"
 #include "provider_contender.h"
@@ -23,16 +23,7 @@ namespace {
 
 // Many and short: there are hypervisors that move CPUs from core to core several times a second.
 constexpr uint32_t kRounds = 15, kRoundsOnSharedCpus = 5;
-constexpr uint64_t kFewestCalls = 4, kMostCalls = 100'000;  // of a block
-constexpr uint64_t kWarmUpCalls = 10;
-
-// Of a block. Another contender's was before it: the first calls, until the caches hold what this one uses,
-// are not counted.
-struct Calls {
-  static constexpr uint64_t kMostSettling = 8;
-  static constexpr double kSettlingUs = 20'000;  // larger data does not stay in any cache
-  uint64_t settling = 0, counted = 0;            // 0 counted: the contender has no such operation
-};
+constexpr uint64_t kWarmUpCalls = 10, kMostWarmUpCalls = 1000;
 
 // Calls between two barriers, and how the machine was before and after.
 struct Block {
@@ -132,26 +123,21 @@ Result<Timings> Driver::run_on_all(Contender& contender, const Case& what, uint6
   return timings;
 }
 
-// How many calls fit into the time of a block. Also the warm-up.
+// Of each block; none that count: the contender has no such operation. Also the warm-up.
 Result<Calls> Driver::plan(Contender& contender, const Case& what, Measured& measured) {
   Calls calls{.counted = kWarmUpCalls};
   for (int step = 0; step < 2; ++step) {
-    auto warm_up = run_on_all(contender, what, calls.counted);
+    auto warm_up = run_on_all(contender, what, std::min(calls.counted, kMostWarmUpCalls));
     if (!warm_up.ok()) return warm_up.status();
     if (!warm_up->measured) return Calls{};
     measured.errors += warm_up->errors;
-    // Alone the calls: data is written before each, and what came checked at a block's two ends. That takes
-    // longer than few large calls, and so would leave a contender the fewer the slower its first ones are.
-    auto ns = session_.from_rank_0(std::llround(1000 * statistics(std::move(warm_up->us)).p50) + 1);
-    if (!ns.ok()) return ns.status();
-    const double us = static_cast<double>(*ns) / 1000, fit = options_.seconds * 1e6 / rounds() / us;
-    const uint64_t most = step == 0 ? 1000 : kMostCalls;
-    calls.settling = static_cast<uint64_t>(
-        std::clamp(Calls::kSettlingUs / us, 1.0, static_cast<double>(Calls::kMostSettling)));
+    std::vector<double>& us = warm_up->us;  // the first half while pages are touched and caches filled
+    Statistics later = statistics({us.begin() + static_cast<ptrdiff_t>(us.size() / 2), us.end()});
+    FLOE_TRY(session_.take_largest(later));
+    calls = plan_calls(later.mean, options_.seconds * 1e6 / rounds());
+    if (options_.iterations == 0) continue;
     calls.counted = options_.iterations;
-    if (calls.counted != 0) return calls;
-    calls.counted =
-        static_cast<uint64_t>(std::clamp(fit, static_cast<double>(kFewestCalls), static_cast<double>(most)));
+    break;
   }
   return calls;
 }
@@ -162,12 +148,11 @@ Status Driver::run_block(Contender& contender, const Case& what, const Calls& ca
   if (session_.share_cpus()) std::this_thread::sleep_for(Millis(120));
   Block block;
   block.before = last_probe_;
-  const uint64_t all = calls.settling + calls.counted;
-  auto timings = run_on_all(contender, what, all);
+  auto timings = run_on_all(contender, what, calls.all());
   if (!timings.ok()) return timings.status().in(contender.name());
   block.us.assign(timings->us.end() - static_cast<ptrdiff_t>(calls.counted), timings->us.end());
-  block.cpu_ns =
-      static_cast<double>(timings->cpu_ns) * static_cast<double>(calls.counted) / static_cast<double>(all);
+  block.cpu_ns = static_cast<double>(timings->cpu_ns) * static_cast<double>(calls.counted) /
+                 static_cast<double>(calls.all());
   auto probe = session_.probe();
   if (!probe.ok()) return probe.status();
   block.after = last_probe_ = *probe;

@@ -199,9 +199,9 @@ Parsed parse(int argc, char** argv) {
          "Be a rank of the launcher that the environment describes (torchrun, mpiexec, srun); the default "
          "under a launcher without --ranks")
       ->excludes(ranks);
-  auto* iterations = app.add_option("--iters", options.iterations, "Calls in each block")
+  auto* iterations = app.add_option("--iters", options.iterations, "Calls of each block that count")
                          ->check(CLI::Range(uint64_t{1}, uint64_t{1000000}));
-  app.add_option("--seconds", options.seconds, "Time of the calls of each line and library")
+  app.add_option("--seconds", options.seconds, "Time of the calls that count, of each line and library")
       ->check(CLI::Range(0.001, 3600.0))
       ->capture_default_str()
       ->excludes(iterations);

@@ -83,11 +83,13 @@ class KeepTrial {
 class Keeping {
  public:
   // Every how many chunks one goes past the cache, where that is faster. 0: none, as with what it is made
-  // from the result fits into it, and into what other programs leave of it. 2: with half of the chunks past
-  // it the others stay (broadcast of 8 MiB, near on a Zen 5: .28 ms, .35 with all past it, .39 with none).
+  // from the result fits into it, and into what other programs leave of it. With a quarter or half of the
+  // chunks past it the others stay, and no more should go there than that takes (broadcast, near on a Zen 5,
+  // in us, past it none, 1/8, 1/4, 1/2, all: 8 MiB 372, 174, 194, 240, 365, 10 MiB 595, 541, 262, 334, 490).
   static uint64_t stride(const Movement& what, uint64_t cache_bytes) {
     const uint64_t bytes = what.kept_bytes();
-    return what.args().pattern.reduces || bytes < cache_bytes / 2 ? 0 : bytes < cache_bytes ? 2 : 1;
+    if (what.args().pattern.reduces || bytes < cache_bytes / 2) return 0;
+    return bytes < cache_bytes / 4 * 3 ? 4 : bytes < cache_bytes ? 2 : 1;
   }
   // `takes`: this rank keeps what peers have.
   Keeping(KeepTrial& trial, uint64_t stride, bool takes)

@@ -108,17 +108,19 @@ TEST(KeepTrial, AWayThatIsFastForSomeOperationsOnlyIsTriedLessOften) {
   EXPECT_LT(ordinary, kOperations / 50);
 }
 
-// Of results of half the cache up to all of it every second chunk goes past it, of larger ones each.
+// Of results of half the cache up to all of it every fourth or second chunk goes past it, of larger ones each.
 TEST(Keeping, PastTheCacheGoesWhatDoesNotFit) {
   constexpr uint64_t kCache = 16 << 20;
   const auto stride = [](const Pattern& pattern, uint64_t bytes) {
     return Keeping::stride(Movement({pattern, nullptr, nullptr, bytes, FLOE_UINT8, 0, 0, 0}, 2, 1), kCache);
   };
   EXPECT_EQ(stride(pattern::kBroadcast, kCache / 2 - 1), 0u);
-  EXPECT_EQ(stride(pattern::kBroadcast, kCache / 2), 2u);
+  EXPECT_EQ(stride(pattern::kBroadcast, kCache / 2), 4u);
+  EXPECT_EQ(stride(pattern::kBroadcast, kCache / 4 * 3 - 1), 4u);
+  EXPECT_EQ(stride(pattern::kBroadcast, kCache / 4 * 3), 2u);
   EXPECT_EQ(stride(pattern::kBroadcast, kCache - 1), 2u);
   EXPECT_EQ(stride(pattern::kBroadcast, kCache), 1u);
-  EXPECT_EQ(stride(pattern::kAllGather, kCache / 4), 2u);  // of two ranks
+  EXPECT_EQ(stride(pattern::kAllGather, kCache / 4), 4u);  // of two ranks
   EXPECT_EQ(stride(pattern::kReduce, 4 * kCache), 0u);
   EXPECT_EQ(
       Keeping::stride(Movement({pattern::kBroadcast, nullptr, nullptr, kCache, FLOE_UINT8, 0, 0, 0}, 2, 1),

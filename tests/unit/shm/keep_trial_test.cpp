@@ -108,7 +108,8 @@ TEST(KeepTrial, AWayThatIsFastForSomeOperationsOnlyIsTriedLessOften) {
   EXPECT_LT(ordinary, kOperations / 50);
 }
 
-// Of results of half the cache up to all of it every fourth or second chunk goes past it, of larger ones each.
+// Of results of half the cache up to all of it every fourth or second chunk goes past it, of larger ones
+// each.
 TEST(Keeping, PastTheCacheGoesWhatDoesNotFit) {
   constexpr uint64_t kCache = 16 << 20;
   const auto stride = [](const Pattern& pattern, uint64_t bytes) {

@@ -89,7 +89,7 @@ class Keeping {
   static uint64_t stride(const Movement& what, uint64_t cache_bytes) {
     const uint64_t bytes = what.kept_bytes();
     if (what.args().pattern.reduces || bytes < cache_bytes / 2) return 0;
-    return bytes < cache_bytes / 4 * 3 ? 4 : bytes < cache_bytes ? 2 : 1;
+    return bytes < cache_bytes / 3 * 2 ? 4 : bytes < cache_bytes ? 2 : 1;
   }
   // `takes`: this rank keeps what peers have.
   Keeping(KeepTrial& trial, uint64_t stride, bool takes)

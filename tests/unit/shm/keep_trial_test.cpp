@@ -117,8 +117,8 @@ TEST(Keeping, PastTheCacheGoesWhatDoesNotFit) {
   };
   EXPECT_EQ(stride(pattern::kBroadcast, kCache / 2 - 1), 0u);
   EXPECT_EQ(stride(pattern::kBroadcast, kCache / 2), 4u);
-  EXPECT_EQ(stride(pattern::kBroadcast, kCache / 4 * 3 - 1), 4u);
-  EXPECT_EQ(stride(pattern::kBroadcast, kCache / 4 * 3), 2u);
+  EXPECT_EQ(stride(pattern::kBroadcast, kCache / 3 * 2 - 1), 4u);
+  EXPECT_EQ(stride(pattern::kBroadcast, kCache / 3 * 2), 2u);
   EXPECT_EQ(stride(pattern::kBroadcast, kCache - 1), 2u);
   EXPECT_EQ(stride(pattern::kBroadcast, kCache), 1u);
   EXPECT_EQ(stride(pattern::kAllGather, kCache / 4), 4u);  // of two ranks

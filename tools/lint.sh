@@ -7,7 +7,7 @@ sources() { # sources PATTERN...: the project's files whose paths match one; nee
   for pattern in "$@"; do
     names+=(-o -path "./$pattern")
   done
-  find . \( -name .git -o -name .venv -o -name 'build*' -o -name '*cache*' -o -name '*.egg-info' \) -prune \
+  find . -type d \( -name .git -o -name .venv -o -name 'build*' -o -name '*cache*' -o -name '*.egg-info' \) -prune \
     -o -type f \( "${names[@]:1}" \) -print | sort
 }
 

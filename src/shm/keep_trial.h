@@ -1,5 +1,5 @@
 // Whether a result that may not fit into the cache, beside what it is made from, is kept with ordinary
-// stores, or all or half of it past the cache.
+// stores, or all, half or a quarter of it past the cache.
 //
 // Past the cache its lines need not come to be overwritten. But where the cores share no cache that is
 // slower: they come from the peer while the stores wait (broadcast of 16 MiB on a Zen 5: .70 ms and 1.09,

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <memory>
 #include <optional>
+#include <set>
+#include <string>
 #include <thread>
 
 #include "base/clock.h"
@@ -24,6 +26,8 @@ namespace {
 // Many and short: there are hypervisors that move CPUs from core to core several times a second.
 constexpr uint32_t kRounds = 15, kRoundsOnSharedCpus = 5;
 constexpr uint64_t kWarmUpCalls = 10, kMostWarmUpCalls = 1000;
+// Seconds, by the calls alone: ranks wait some three minutes for each other and for peers.
+constexpr double kLongestBlock = 60;
 
 // Calls between two barriers, and how the machine was before and after.
 struct Block {
@@ -137,6 +141,11 @@ Result<Calls> Driver::plan(Contender& contender, const Case& what, Measured& mea
     calls = plan_calls(later.mean, options_.seconds * 1e6 / rounds());
     if (options_.iterations == 0) continue;
     calls.counted = options_.iterations;
+    if (const double seconds = later.mean * static_cast<double>(calls.all()) / 1e6; seconds > kLongestBlock)
+      return error(FLOE_ERR_ARGUMENT,
+                   "--iters {}: a call takes {:.0f} us, and so a block of them {:.0f} s; at most {:.0f} s is "
+                   "waited for: use fewer, or smaller --sizes",
+                   options_.iterations, later.mean, seconds, kLongestBlock);
     break;
   }
   return calls;
@@ -183,9 +192,11 @@ Status Driver::measure(const Case& what, std::vector<Line>& lines) {
 std::string common_state(const std::vector<Measured>& measured) {
   std::string best = "mixed";
   int64_t most = 0;
-  for (const Block& candidate : measured.front().blocks) {
-    const std::string state = candidate.state();
-    if (state == "moved") continue;
+  std::set<std::string> states;
+  for (const Measured& m : measured)
+    for (const Block& block : m.blocks) states.insert(block.state());
+  states.erase("moved");
+  for (const std::string& state : states) {
     int64_t fewest = kRounds;
     for (const Measured& m : measured)
       if (!m.blocks.empty())
@@ -249,8 +260,8 @@ Status Driver::enter(const Case& what, const std::vector<Measured>& measured, st
     auto entered = row_of(i, what, measured[i], state);
     if (!entered.ok()) return entered.status();
     auto& row = lines[i].*place = std::move(*entered);
-    const auto& floe = lines[0].*place;
-    if (row && i > 0)
+    const auto& floe = lines[0].*place;  // with --tune a protocol, which may not carry this size
+    if (row && floe && i > 0)
       row->ratio = {row->us.p50 / floe->us.p50, row->us.mean / floe->us.mean, row->us.p99 / floe->us.p99};
   }
   return {};

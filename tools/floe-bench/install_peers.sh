@@ -56,6 +56,8 @@ pip_into() { # pip_into FOLDER REQUIREMENT...: without dependencies, so that no 
     --target "$1" "${@:2}" >>"$log" 2>&1
 }
 
+torch_version() { "$python" -c 'import importlib.metadata as m; print(m.version("torch"))'; }
+
 metadata_version() { # metadata_version FOLDER DISTRIBUTION
   PYTHONPATH=$1 "$python" -c 'import importlib.metadata as m, sys; print(m.version(sys.argv[1]))' "$2"
 }
@@ -92,7 +94,7 @@ TEXT
 }
 
 install_gloo() {
-  "$python" -c 'import torch; print(torch.__version__)' >"$folder/version.new" 2>>"$log"
+  torch_version >"$folder/version.new" 2>>"$log"
 }
 
 install_openmpi() {
@@ -162,6 +164,7 @@ load(name, [str(ops / "comm/shm_interface.cpp"), str(ops / "comm/shm.cpp")],
      build_directory=str(folder / "extension"), verbose=True)
 shutil.copy(folder / "extension" / f"{name}.so", folder)
 PYTHON
+  torch_version >"$folder/torch"
   metadata_version "$folder" deepspeed >"$folder/version.new"
 }
 
@@ -179,13 +182,28 @@ if [[ ${1:-} == --one ]]; then
   exit
 fi
 
-outdated() { # outdated NAME: not installed, or without the loop that floe is measured by now, or its start
+outdated() { # outdated NAME: not installed, or without the loop that floe is measured by now, its start or its torch
   local version=$peers/$1/version
   [[ -f $version ]] || return 0
-  [[ $1 == @(openmpi|mpich|impi|oneccl) ]] || return 1
-  [[ -n $(find "$here" \( -name '*.[ch]*' -o -name '*.sh' \) -newer "$version" -print -quit) ]]
+  case $1 in
+    openmpi | mpich | impi | oneccl)
+      [[ -n $(find "$here" "$root"/{src/base,include} \( -name '*.[ch]*' -o -name '*.sh' \) -newer "$version" \
+        -print -quit) ]]
+      ;;
+    gloo) [[ $(<"$version") != "$(torch_version)" ]] ;;
+    deepspeed) [[ $(cat "$peers/$1/torch" 2>/dev/null) != "$(torch_version)" ]] ;;
+    *) return 1 ;;
+  esac
 }
 
+# As tools/dev bench does: what is installed, and outdated.
+if [[ ${1:-} == --installed ]]; then
+  shift
+  for name in "${known[@]}"; do
+    [[ ! -f $peers/$name/version ]] || ! outdated "$name" || set -- "$@" "$name"
+  done
+  (($#)) || exit 0
+fi
 for name in "$@"; do
   [[ " help -h --help " != *" $name "* ]] || { usage && exit; }
   [[ " ${known[*]} " == *" $name "* ]] || die "there is no '$name': ${known[*]}"

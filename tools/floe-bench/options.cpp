@@ -17,12 +17,13 @@ namespace {
 
 constexpr uint64_t kMaxBytes = uint64_t{1} << 40;
 constexpr uint32_t kMaxRanks = 1024;
+constexpr double kMostSeconds = 300;  // a fifth of them is a block's share at most
 
 constexpr std::string_view kFooter = R"(
 Each call is timed alone, with the cost of reading the clock taken off, and with new data in the send
-buffer; a block of calls begins with one that is checked and not timed, and a barrier. min, p50, mean and p99
-are over a rank's calls in the blocks of the commonest placement state, each of them that of the rank where it
-is largest. The state (near: the two cores share a cache; far: they don't; smt: they are threads of one core)
+buffer; a block of calls begins with one that is checked and not timed, a barrier, and up to eight that do not
+count, while the caches hold another library's data. min, p50, mean and p99 are over a rank's other calls in
+the blocks of the commonest placement state, each of them that of the rank where it is largest. The state (near: the two cores share a cache; far: they don't; smt: they are threads of one core)
 is probed before and after each block by an exchange of flags and a read between the cores. algbw = size /
 time, busbw as in nccl-tests, time = mean.
 Blocks of the peers and of floe alternate; ratio = a peer's p50 / floe's. "-": the library has no such form
@@ -202,7 +203,7 @@ Parsed parse(int argc, char** argv) {
   auto* iterations = app.add_option("--iters", options.iterations, "Calls of each block that count")
                          ->check(CLI::Range(uint64_t{1}, uint64_t{1000000}));
   app.add_option("--seconds", options.seconds, "Time of the calls that count, of each line and library")
-      ->check(CLI::Range(0.001, 3600.0))
+      ->check(CLI::Range(0.001, kMostSeconds))
       ->capture_default_str()
       ->excludes(iterations);
   auto* peer = app.add_option("--peer", words.peers,
@@ -225,7 +226,9 @@ Parsed parse(int argc, char** argv) {
   app.add_flag("--kernel", options.kernel,
                "No ranks: GB/s of the sum of two buffers for each instruction set, beside oneDNN's")
       ->excludes(peer)
-      ->excludes(ranks);
+      ->excludes(ranks)
+      ->excludes("--csv")
+      ->excludes("--plot");
   try {
     app.parse(argc, argv);
     interpret(words, ranks->count() > 0, options);

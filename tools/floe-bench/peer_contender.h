@@ -16,6 +16,7 @@ class PeerContender final : public Contender {
     std::string name;
     std::unique_ptr<Child> child;  // none on ranks whose process another rank's mpiexec has started
     UniqueFd to, from;
+    bool has_heap = false;  // an allocator of its own
   };
   explicit PeerContender(Link link) : link_(std::move(link)) {}
   ~PeerContender() override;
@@ -24,6 +25,7 @@ class PeerContender final : public Contender {
   Status greet();
 
   std::string_view name() const override { return link_.name; }
+  bool has_heap() const override { return link_.has_heap; }
   Result<Timings> run(const Case& what, uint64_t iterations) override;
 
  private:

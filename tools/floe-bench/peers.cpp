@@ -34,11 +34,12 @@ struct Peer {
 
 // Gloo over floe's transport, which "all" does not mean: it is floe as well.
 constexpr std::string_view kGlooOnFloe = "gloo-floe";
+constexpr std::string_view kOneCcl = "oneccl";
 constexpr std::string_view kShim = "libfloe_gloo_preload.so";
 
 constexpr std::array kPeers = {
     Peer{"gloo", Program::kTorch},      Peer{"openmpi", Program::kMpi},     Peer{"mpich", Program::kMpi},
-    Peer{"impi", Program::kMpi},        Peer{"oneccl", Program::kMpi},      Peer{"vllm", Program::kTorch},
+    Peer{"impi", Program::kMpi},        Peer{kOneCcl, Program::kMpi},       Peer{"vllm", Program::kTorch},
     Peer{"deepspeed", Program::kTorch}, Peer{kGlooOnFloe, Program::kTorch},
 };
 
@@ -169,6 +170,7 @@ Result<std::unique_ptr<Contender>> start_mpi(const Peer& peer, const PeerPlaces&
 
   PeerContender::Link link;
   link.name = peer.name;
+  link.has_heap = peer.name != kOneCcl;
   if (session.rank() == 0) {
     auto child = Child::start({{peer_path(places, fmt::format("{}/start", peer.name)),
                                 std::to_string(session.ranks()), fmt::format("floe-bench/{:016x}", *key)},

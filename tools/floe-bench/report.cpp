@@ -7,14 +7,18 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "base/clock.h"
 #include "child.h"
 #include "system.h"
 
 namespace floe::bench {
 namespace {
+
+constexpr std::chrono::seconds kPlotTime{120};
 
 struct Bandwidth {
   double algorithm, bus;  // GB/s
@@ -122,9 +126,13 @@ std::string plot_python(const PeerPlaces& places) {
 Status check_plot(const Options& options) {
   const std::string python = plot_python(options.places);
   if (auto script = find_beside("plot.py"); !script.ok()) return script.status();
-  if (has_module(python, "matplotlib")) return {};
-  return error(FLOE_ERR_ENVIRONMENT,
-               "--plot: {} has no matplotlib: run tools/dev peers plot, or give --python", python);
+  if (!has_module(python, "matplotlib"))
+    return error(FLOE_ERR_ENVIRONMENT,
+                 "--plot: {} has no matplotlib: run tools/dev peers plot, or give --python", python);
+  if (!options.plot.ends_with(".png"))
+    return error(FLOE_ERR_ARGUMENT, "--plot {}: it must end in .png", options.plot);
+  if (!std::ofstream(options.plot, std::ios::app)) return system_error("--plot " + options.plot, errno);
+  return {};
 }
 
 // The script reads the CSV from its stdin.
@@ -137,7 +145,13 @@ Status draw(const Options& options, const std::string& csv) {
   if (!script.ok()) return script.status();
   auto child = Child::start({{plot_python(options.places), *script, options.plot}, data.get(), -1, false});
   if (!child.ok()) return child.status();
-  while (!(*child)->ended()) poll(nullptr, 0, 20);
+  const Deadline deadline = Deadline::in(kPlotTime);
+  while (!(*child)->ended()) {
+    if (deadline.passed())
+      return error(FLOE_ERR_TIMEOUT, "--plot {}: plot.py (pid {}) has not ended within {} s", options.plot,
+                   (*child)->pid(), kPlotTime.count());
+    poll(nullptr, 0, 20);
+  }
   if ((*child)->how().ends_with("status 0")) return {};
   return error(FLOE_ERR_SYSTEM, "--plot {}: plot.py {}", options.plot, (*child)->how());
 }

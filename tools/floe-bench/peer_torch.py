@@ -35,7 +35,7 @@ def values(rank: int, iteration: int, count: int, dtype: torch.dtype) -> torch.T
 
 
 class Data:
-    """What values() are, from one run of them in a core's first cache, as floe's and the MPIs' are."""
+    """What values() are, from one short run of them, as floe's and the MPIs' are."""
 
     RUN = 64 * MODULUS
 
@@ -236,7 +236,7 @@ class Peer:
         self.recv = buffer(count * receives, dtype, offset)
         self.send = self.recv if command["in_place"] else buffer(count * sends, dtype, offset)
         self.inputs = [Data(self.rank, i, dtype) for i in range(2)]
-        # As in IdleWork of measure.h: what the root alone writes between calls, this rank does, too.
+        # As IdleWork of measure.h: what the root alone writes between calls, so does this rank.
         self.idle_fills = self.size if op == "scatter" and self.rank != ROOT else 0
         self.results = [self.expected(op, i, count, dtype) for i in range(2)]
         came = self.recv if self.results[0] is not None else self.recv[:0]

@@ -4,23 +4,39 @@
 using namespace floe;
 using namespace floe::api;
 
+namespace {
+
+// An operation that goes on, in as many words as there is memory for: another error would mean its end.
+template <class Words>
+floe_status_t in_progress(const Words& words) {
+  try {
+    return report({FLOE_IN_PROGRESS, words()});
+  } catch (const std::bad_alloc&) {
+    return FLOE_IN_PROGRESS;
+  }
+}
+
+}  // namespace
+
 extern "C" {
 
 floe_status_t floe_test(floe_request_t* req) {
-  return entry([&]() -> Status {
-    FLOE_TRY(check_handle(req, "req"));
-    if (!req->engine->test(*req->operation)) return {FLOE_IN_PROGRESS, "the operation is not complete yet"};
-    return req->operation->status();
+  return entry([&]() -> floe_status_t {
+    if (const Status status = check_handle(req, "req"); !status.ok()) return report(status);
+    if (!req->engine->test(*req->operation))
+      return in_progress([] { return std::string("the operation is not complete yet"); });
+    return report(req->operation->status());
   });
 }
 
 floe_status_t floe_wait(floe_request_t* req, uint64_t timeout_ms) {
-  return entry([&]() -> Status {
-    FLOE_TRY(check_handle(req, "req"));
+  return entry([&]() -> floe_status_t {
+    if (const Status status = check_handle(req, "req"); !status.ok()) return report(status);
     const Deadline until = timeout_ms == FLOE_NO_TIMEOUT ? Deadline::never() : Deadline::in_ms(timeout_ms);
     if (!req->engine->wait(*req->operation, until))
-      return error(FLOE_IN_PROGRESS, "{} is not complete after {} ms", req->operation->title(), timeout_ms);
-    return req->operation->status();
+      return in_progress(
+          [&] { return fmt::format("{} is not complete after {} ms", req->operation->title(), timeout_ms); });
+    return report(req->operation->status());
   });
 }
 

@@ -9,7 +9,11 @@ thread_local std::string last_error;
 }  // namespace
 
 floe_status_t report_error(const Status& status) {
-  last_error = status.message();
+  try {
+    last_error = status.message();
+  } catch (const std::bad_alloc&) {  // the code is worth more
+    last_error.clear();
+  }
   return status.code();
 }
 

@@ -46,9 +46,9 @@ inline void demote(const void* begin, uint64_t bytes) {
 
 // The same for data that `flag` has published, and for it, if they are few enough to wait for: fetches of
 // more overlap, and a hint for each line takes longer than it saves.
+constexpr uint64_t kMostDemoted = 8 << 10;
 inline void demote(const void* begin, uint64_t bytes, const std::atomic<uint64_t>& flag) {
-  constexpr uint64_t kMost = 8 << 10;
-  if (bytes > kMost) return;
+  if (bytes > kMostDemoted) return;
   demote(begin, bytes);
   demote(&flag, sizeof(flag));
 }

@@ -87,6 +87,7 @@ Communicator::~Communicator() {
     failed = !group_.fault().ok();
     unfinished = group_.busy();
     group_.leave();
+    engine_->wake_sleepers();  // threads of this rank that wait for what has just ended
     if (failed && spans_hosts()) say_farewell();
     if (const auto& own = group_.members()[rank()].segment)  // release: pairs with Survivors::agree()
       own->header().shrink.entered.store(ShrinkBoard::kNever, std::memory_order_release);
@@ -114,6 +115,11 @@ uint32_t Communicator::local_size() const {
   const auto local =
       std::count_if(members.begin(), members.end(), [](const Member& m) { return m.segment != nullptr; });
   return std::max<uint32_t>(1, static_cast<uint32_t>(local));
+}
+
+uint64_t Communicator::timeout_ms() const {
+  const std::lock_guard guard(engine_->lock());
+  return group_.timeout_ms();
 }
 
 void Communicator::set_timeout(uint64_t ms) {

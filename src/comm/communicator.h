@@ -34,7 +34,7 @@ class Communicator {
   uint32_t local_rank() const;
   uint32_t local_size() const;
   bool direct() const { return group_.direct() != nullptr; }
-  uint64_t timeout_ms() const { return group_.timeout_ms(); }
+  uint64_t timeout_ms() const;
   void set_timeout(uint64_t ms);
   // What float32 sums of all_reduce travel as between hosts: FLOE_FLOAT32 or FLOE_BFLOAT16.
   floe_type_t wire_type() const { return wire_type_.load(std::memory_order_relaxed); }

@@ -267,7 +267,11 @@ bool Engine::sleep_on_descriptors(Millis limit, Done&& done) {
       for (Group* group : busy_) group->hurry();
       moved = progress();
       if (moved == 0 && !done()) {
-        for (const int fd : wait_fds()) fds.push_back({fd, POLLIN, 0});
+        try {
+          for (const int fd : wait_fds()) fds.push_back({fd, POLLIN, 0});
+        } catch (const std::bad_alloc&) {  // it is no error of an operation that goes on
+          limit = std::min(limit, Millis(1));
+        }
         for (const Group* group : busy_) limit = std::min(limit, group->longest_sleep());
         may_sleep = !fabric_ || fabric_->prepare_wait();
         if (fabric_ && fabric_->wait_fd() < 0) limit = std::min(limit, Millis(1));

@@ -137,8 +137,12 @@ bool Matcher::move(const Transfer& posted, Transfer& to) {
   return true;
 }
 
+// Allocates nothing: a group must end without memory, too.
 void Matcher::clear() {
-  buckets_ = std::vector<Bucket>(kFirstBuckets);
+  for (Bucket& bucket : buckets_) {
+    bucket.first = bucket.last = nullptr;
+    bucket.kept.clear();
+  }
   entries_ = posted_ = 0;
   posted_any_.clear();
 }

@@ -309,6 +309,7 @@ void Messenger::deliver(Transfer& receive, const PacketHeader& h, std::span<cons
                  "rank {} sent {} bytes with tag {:#x} to rank {}, whose receive has room for {}", h.source,
                  h.bytes, h.tag, rank_, receive.bytes));
   }
+  receive.sources.clear();  // the others are not waited for any more
   receive.bytes = h.bytes;
   receive.moved = 0;
   receive.past_cache = !eager && is_large(receive) && keep_trial_.next();

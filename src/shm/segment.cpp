@@ -110,6 +110,9 @@ SegmentLayout::SegmentLayout(uint32_t n) : ranks(n) {
 }
 
 Result<std::shared_ptr<Segment>> Segment::create(uint32_t ranks, uint32_t owner, uint64_t nonce) {
+  if (ranks > SegmentLayout::kMostRanks)
+    return error(FLOE_ERR_UNSUPPORTED, "{} ranks on this host: shared memory carries at most {}", ranks,
+                 SegmentLayout::kMostRanks);
   const SegmentLayout layout(ranks);
   UniqueFd fd(::memfd_create("floe-segment", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!fd.valid()) return system_error("memfd_create for a shared segment", errno);

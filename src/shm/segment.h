@@ -137,6 +137,7 @@ struct RingCursors {
 struct SegmentLayout {
   explicit SegmentLayout(uint32_t ranks);
 
+  static constexpr uint32_t kMostRanks = 1024;  // some more, and there is no room for a ring each
   static constexpr size_t kSmallSlotBytes = 4096;
   // Data of a slot: what fits beside its flag in the first line, or else on the lines behind that.
   static constexpr size_t kBesideFlag = 64 - sizeof(uint64_t);

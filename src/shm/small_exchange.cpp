@@ -69,7 +69,8 @@ std::byte* SmallExchange::State::begin(const LocalRanks& ranks, uint64_t bytes, 
 uint64_t SmallExchange::State::end(const LocalRanks& ranks, uint64_t bytes, uint32_t hash, Way way) const {
   const SmallSlot slot(ranks.own(), turn);
   slot.publish(Flag::word(turn, hash));
-  if (way == Way::kExchanged) demote(data(ranks, ranks.self(), turn, bytes, way), bytes);
+  if (way == Way::kExchanged && bytes <= kMostDemoted)
+    demote(data(ranks, ranks.self(), turn, bytes, way), bytes);
   if (way != Way::kAhead) slot.pass_on(way == Way::kAnswered ? bytes : 0);
   take_back(ranks, bytes, way);
   return turn;

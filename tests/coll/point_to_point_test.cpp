@@ -1,5 +1,6 @@
 // Messages: matching, order, sizes, and that they never queue behind collectives.
 #include <algorithm>
+#include <cstring>
 #include <memory>
 #include <numeric>
 #include <random>
@@ -123,6 +124,25 @@ TEST(Messages, FromAListLeaveTheOthersAlone) {
       EXPECT_TRUE(got == message(50'000, info.source));
     }
   });
+}
+
+// Nothing more will come of it, although the other one that was listed lives.
+TEST(Messages, FromAListEndWhereTheSenderThatWasFoundHasLeft) {
+  const auto body = [](Rank& r) {
+    std::vector<uint8_t> data(10'000'000);
+    if (r.rank == 1) {  // announces it, and leaves
+      Request request;
+      ASSERT_FLOE_OK(send(r, data, 0, 9, request.out()));
+    } else if (r.rank == 2) {
+      EXPECT_EQ(FLOE_ERR_PEER, recv(r, data, 0, 1));
+    } else {
+      const uint32_t sources[] = {1, 2};
+      EXPECT_EQ(FLOE_ERR_PEER,
+                floe_recv_any(r.comm, data.data(), data.size(), FLOE_UINT8, sources, 2, 9, nullptr));
+      EXPECT_NE(nullptr, std::strstr(floe_last_error(), "rank 1")) << floe_last_error();
+    }
+  };
+  run_ranks(3, body, {.timeout_ms = 10'000});
 }
 
 TEST(Messages, LargeInBothDirectionsAtOnce) {

@@ -142,6 +142,28 @@ TEST_P(OutOfMemory, IsAnErrorOnAllRanks) {
   }
 }
 
+// What is under way when a communicator ends must end, too, whatever there is no memory for.
+TEST(OutOfMemoryAtTheEnd, LeavesNobodyWaiting) {
+  bool failed = true;
+  std::barrier together(2);
+  for (int64_t allocation = 0; failed && !HasFailure(); ++allocation)
+    run_ranks(2, [&](Rank& r) {
+      float data = 0;
+      floe_request_t* request = nullptr;
+      ASSERT_FLOE_OK(floe_recv(r.comm, &data, 1, FLOE_FLOAT32, FLOE_ANY_SOURCE, 5, &request));
+      together.arrive_and_wait();
+      if (r.rank == 0) {
+        left_before_failure = allocation;
+        const floe_status_t aborted = floe_comm_abort(r.comm);
+        failed = std::exchange(left_before_failure, kNever) == kNever;
+        if (aborted != FLOE_OK) {
+          EXPECT_FLOE_OK(floe_comm_abort(r.comm)) << allocation;
+        }
+      }
+      EXPECT_NE(FLOE_OK, wait_for(request)) << allocation;
+    });
+}
+
 INSTANTIATE_TEST_SUITE_P(In, OutOfMemory, testing::ValuesIn(calls()),
                          [](const auto& info) { return std::string(info.param.name); });
 

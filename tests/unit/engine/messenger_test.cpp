@@ -118,6 +118,21 @@ TEST_F(MessengerTest, AReceiveFromSeveralGoesOnElsewhere) {
   EXPECT_EQ(buffer, data);
 }
 
+TEST_F(MessengerTest, AReceiveFromSeveralWaitsForOneOnceAPartHasCome) {
+  from_a.link = true;
+  from_a.room = 1;
+  auto data = pattern(2 * kMaxPayload);
+  std::vector<std::byte> buffer(data.size());
+  Transfer send = send_to(1, data, 5), receive = receive_from(0, buffer, 5);
+  receive.sources = {0, 2};
+  b.receive(receive);
+  a.send(send);
+  hand_over(from_a, b);
+  EXPECT_EQ(received.count, 0);
+  EXPECT_EQ(receive.peer, 0u);
+  EXPECT_TRUE(receive.sources.empty());
+}
+
 // More than one window, of messages that each are several packets, to a receiver that takes them late.
 TEST_F(MessengerTest, BoundsWhatAReceiverMustKeepOfLongMessages) {
   from_a.link = true;

@@ -65,6 +65,13 @@ TEST(SegmentLayout, PartsDoNotOverlap) {
   }
 }
 
+TEST(Segment, RefusesMoreRanksThanItHasRoomFor) {
+  const SegmentLayout most(SegmentLayout::kMostRanks);
+  EXPECT_GE(most.ring_bytes, size_t{16} << 10);
+  EXPECT_LE(most.ring_bytes, size_t{64} << 10);
+  EXPECT_EQ(FLOE_ERR_UNSUPPORTED, Segment::create(SegmentLayout::kMostRanks + 1, 0, 1).status().code());
+}
+
 TEST(Segment, APeerSeesWhatTheOwnerWrites) {
   auto own = Segment::create(2, 0, 7);
   ASSERT_TRUE(own.ok());

@@ -256,10 +256,7 @@ bool Engine::sleep_on_descriptors(Millis limit, Done&& done) {
     constexpr Millis kLongestUnheard(1);
     const bool often = crowd_.is_at(Clock::now());
     if (!bell_.begin_sleep(rung_unfenced_, often)) limit = std::min(limit, kLongestUnheard);
-    const AtExit end_sleep([this] {
-      bell_.clear();
-      bell_.end_sleep();
-    });
+    const AtExit end_sleep([this] { bell_.end_sleep(); });
     std::vector<pollfd> fds;
     bool may_sleep = false;
     {
@@ -269,8 +266,8 @@ bool Engine::sleep_on_descriptors(Millis limit, Done&& done) {
       if (moved == 0 && !done()) {
         try {
           for (const int fd : wait_fds()) fds.push_back({fd, POLLIN, 0});
-        } catch (const std::bad_alloc&) {  // it is no error of an operation that goes on
-          limit = std::min(limit, Millis(1));
+        } catch (const std::bad_alloc&) {  // no operation's error
+          limit = Millis(1);
         }
         for (const Group* group : busy_) limit = std::min(limit, group->longest_sleep());
         may_sleep = !fabric_ || fabric_->prepare_wait();

@@ -66,8 +66,10 @@ class Bell {
     asked_ = often && heard;
     return heard;
   }
-  void end_sleep() { page_->state.store(asked_ ? BellPage::kAsks : 0, std::memory_order_seq_cst); }
-  void clear() const;  // empties the eventfd
+  void end_sleep() {
+    clear();
+    page_->state.store(asked_ ? BellPage::kAsks : 0, std::memory_order_seq_cst);
+  }
 
   CpuBoard& cpu() const { return page_->cpu; }
 
@@ -82,6 +84,7 @@ class Bell {
       : page_fd_(std::move(page_fd)), event_(std::move(event)), page_(page) {}
 
   void look_again() const;
+  void clear() const;  // empties the eventfd
   static bool fence_all();  // on all cores that run threads of processes with a bell that can
   static Result<Bell> map(UniqueFd page_fd, UniqueFd event);
 

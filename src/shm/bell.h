@@ -84,7 +84,7 @@ class Bell {
       : page_fd_(std::move(page_fd)), event_(std::move(event)), page_(page) {}
 
   void look_again() const;
-  void clear() const;  // empties the eventfd
+  void clear() const;       // empties the eventfd
   static bool fence_all();  // on all cores that run threads of processes with a bell that can
   static Result<Bell> map(UniqueFd page_fd, UniqueFd event);
 

@@ -34,7 +34,6 @@ TEST(Bell, RingsOnlyASleeper) {
   peer.ring_if_sleeping();
   EXPECT_TRUE(readable(*own, 0));
   own->end_sleep();
-  own->clear();
   EXPECT_FALSE(readable(*own, 0));
 }
 
@@ -60,7 +59,6 @@ TEST_P(EachFence, LosesNoWakeUp) {
       while (turn.load(std::memory_order_acquire) != round) {
         EXPECT_TRUE(own.begin_sleep(unfenced, often(round)));
         if (turn.load(std::memory_order_acquire) != round && !readable(own, 20000)) lost = true;
-        own.clear();
         own.end_sleep();
         if (lost) return;
       }

@@ -51,6 +51,10 @@ std::string ControlWireUp::ids() {
 }
 
 Status ControlWireUp::decide(const std::vector<Card>& cards, const std::vector<std::string>& texts) {
+  key_ = cards[0].key;
+  std::string all;
+  for (const std::string& text : texts) all += fmt::format("{} {}\n", text.size(), text);
+  announced_ = mac("floe cards", all);
   const bool one_host =
       std::all_of(cards.begin(), cards.end(), [&](const Card& card) { return card.host == cards[0].host; });
   if (one_host) return {};
@@ -68,10 +72,6 @@ Status ControlWireUp::decide(const std::vector<Card>& cards, const std::vector<s
   }
   needed_ = !common_;
   if (!needed_) return {};
-  key_ = cards[0].key;
-  std::string all;
-  for (const std::string& text : texts) all += fmt::format("{} {}\n", text.size(), text);
-  announced_ = mac("floe cards", all);
   const auto neighbours = std::count_if(cards.begin(), cards.end(),
                                         [&](const Card& card) { return card.host == cards[rank_].host; });
   if (neighbours == 1) return {};
@@ -81,6 +81,14 @@ Status ControlWireUp::decide(const std::vector<Card>& cards, const std::vector<s
   inbox_.reset(pair[0]);
   given_.reset(pair[1]);
   return {};
+}
+
+void ControlWireUp::separate() {
+  needed_ = true;
+  common_.reset();
+  inbox_.reset();
+  given_.reset();
+  outboxes_.clear();
 }
 
 Result<std::string> ControlWireUp::listen(const std::vector<Member>& members, const std::string& address) {

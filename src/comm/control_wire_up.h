@@ -36,9 +36,11 @@ class ControlWireUp {
   int inbox() const { return given_.get(); }
   void keep(uint32_t rank, UniqueFd outbox) { outboxes_.emplace_back(rank, std::move(outbox)); }
 
+  // The ranks of a host can't share memory after all: each is taken for a host of its own, whatever there is.
+  void separate();
   // Once it is known who shares memory. Where this rank can be called; "" if it need not be.
   Result<std::string> listen(const std::vector<Member>& members, const std::string& address);
-  // `addresses`: what listen() gave on all ranks. Null if all ranks are on one host.
+  // `addresses`: what listen() gave on all ranks. Null if all ranks share memory.
   Result<std::shared_ptr<Control>> connect(const std::vector<Card>& cards,
                                            const std::vector<std::string>& addresses,
                                            const std::vector<Member>& members, Deadline deadline);

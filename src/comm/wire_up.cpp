@@ -260,6 +260,7 @@ Result<GroupConfig> WireUp::connect() {
   if (members.ok()) group.members = std::move(*members);
   if (segment_) segment_->close_fd();
   if (!*shared) {
+    control_.separate();
     group.members.clear();
     group.members.resize(config_.size);
     for (uint32_t rank = 0; rank < config_.size; ++rank) {

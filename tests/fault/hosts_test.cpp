@@ -1,5 +1,6 @@
 // A process dies on another host: all ranks of all hosts name it within a second. The hosts are pretended.
 #include <signal.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <chrono>
@@ -131,6 +132,29 @@ TEST_F(Hosts, InACommunicatorOfAFewOfThem) {
   expect_report(1, FLOE_ERR_PEER, {"rank 1 (host ", pid, "died"});
   EXPECT_LT(Processes::report(1).at - killed, 10 * kNoticed);
 }
+
+// As their shared memory can't be made, all go over libfabric: there is no pidfd, and a control connection
+// that the hosts have does not tell of a neighbour. Only rank 2 waits for rank 3.
+void receive_without_shared_memory(Member& me) {
+  signal(SIGXFSZ, SIG_IGN);
+  const rlimit less_than_a_segment{4096, RLIM_INFINITY};
+  ASSERT_EQ(0, setrlimit(RLIMIT_FSIZE, &less_than_a_segment));
+  floe_comm_t* apart = nullptr;
+  ASSERT_FLOE_OK(floe_comm_split(me.comm(), 0, 0, &apart));
+  floe_comm_info_t info = FLOE_COMM_INFO_INIT;
+  ASSERT_FLOE_OK(floe_comm_info(apart, &info));
+  ASSERT_EQ(1, info.local_size);
+  ASSERT_FLOE_OK(floe_barrier(apart, nullptr));
+  const uint32_t rank = me.rank().rank;
+  Processes::report(rank).stage = 1;
+  char byte = 0;
+  if (rank == 2) Processes::report(rank).note(floe_recv(apart, &byte, 1, FLOE_UINT8, 3, 7, nullptr));
+  while (Processes::report(3).stage != kOver) std::this_thread::sleep_for(1ms);
+  EXPECT_FLOE_OK(floe_comm_destroy(apart));
+}
+
+TEST_F(Hosts, AllOnOneWithoutSharedMemory) { expect_noticed(4, 3, receive_without_shared_memory, {2}); }
+TEST_F(Hosts, TwoOnOneWithoutSharedMemory) { expect_noticed(2, 3, receive_without_shared_memory, {2}); }
 
 // Leaving is no death, whatever the others do later.
 TEST_F(Hosts, WhoLeavesHasNotDied) {

@@ -92,7 +92,7 @@ floe_status_t floe_comm_create_from_env(floe_context_t* context, const floe_comm
 
     std::unique_ptr<TcpStoreServer> server;
     if (launch->rank == 0) {
-      auto started = TcpStoreServer::start(launch->address, launch->port);
+      auto started = TcpStoreServer::start(launch->address, launch->port, launch->size);
       if (!started.ok()) return started.status();
       server = std::move(*started);
       // A rank that is done here and creates its next communicator must not meet this server again.

@@ -20,8 +20,9 @@ namespace floe {
 class TcpStoreServer {
  public:
   // Listens on the loopback interface if `address` is a loopback one, on `address` if it is an IP address
-  // of this host, and on all interfaces otherwise. Port 0: any free port.
-  static Result<std::unique_ptr<TcpStoreServer>> start(const std::string& address, uint16_t port);
+  // of this host, and on all interfaces otherwise. Port 0: any free port. `ranks`: how many it is for.
+  static Result<std::unique_ptr<TcpStoreServer>> start(const std::string& address, uint16_t port,
+                                                       uint32_t ranks);
   ~TcpStoreServer();
   TcpStoreServer(const TcpStoreServer&) = delete;
   TcpStoreServer& operator=(const TcpStoreServer&) = delete;

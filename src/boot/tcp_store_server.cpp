@@ -1,7 +1,8 @@
 // The server of floe's TCP store: one thread, one poll(2).
 //
-// What strangers can cost: kMostPending connections that have not said Hello yet, each for kHelloTime; one
-// request's bytes for each client; kMostBytes of keys and values. Garbage closes its own connection only.
+// What strangers can cost: kMostPending connections that have not said Hello yet, each for kHelloTime, and
+// most_clients() that have; one request's bytes for each client; kMostBytes of keys and values. Garbage
+// closes its own connection only.
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
@@ -25,6 +26,8 @@ constexpr size_t kMostPending = 64;
 constexpr Millis kHelloTime{2000};
 // When all places are taken, a connection that has had this long gives its place up.
 constexpr Millis kHelloTimeWhenFull{100};
+// And when as many are clients as may be, one that has asked for nothing for this long after its Hello.
+constexpr Millis kSilenceWhenFull{1000};
 constexpr Millis kAcceptPause{100};  // after running out of descriptors or memory
 constexpr size_t kMostBytes = 64 << 20;
 
@@ -36,19 +39,28 @@ struct Client {
   UniqueFd fd;
   State state = State::kPending;
   Deadline deadline = Deadline::in(kHelloTime);  // of kPending and kWaiting
-  Clock::time_point accepted = Clock::now();
-  std::string key;     // kWaiting: for this key
-  std::string input;   // at most one request
-  std::string output;  // at most one answer
-  bool ready = true;   // poll(2) has found something to do
+  Clock::time_point since = Clock::now();        // accepted; after Hello, that
+  bool asked = false;                            // has made a request
+  std::string key;                               // kWaiting: for this key
+  std::string input;                             // at most one request
+  std::string output;                            // at most one answer
+  bool ready = true;                             // poll(2) has found something to do
   bool closed = false;
 };
 
+// A rank has one connection, and for a moment two, if it has given up on one that was slow to answer.
+constexpr size_t most_clients(uint32_t ranks) { return 2 * size_t{ranks} + 64; }
+
 class Server {
  public:
-  Server(const std::vector<UniqueFd>& listeners, int wake, const std::atomic<bool>& listening,
+  Server(const std::vector<UniqueFd>& listeners, uint32_t ranks, int wake, const std::atomic<bool>& listening,
          const std::atomic<bool>& running, std::atomic<size_t>& connected)
-      : listeners_(listeners), wake_(wake), listening_(listening), running_(running), connected_(connected) {}
+      : listeners_(listeners),
+        most_clients_(most_clients(ranks)),
+        wake_(wake),
+        listening_(listening),
+        running_(running),
+        connected_(connected) {}
 
   // Relaxed: flags and count carry nothing but themselves, and the eventfd wakes this thread after they are
   // set.
@@ -128,7 +140,21 @@ class Server {
   void make_room() {
     const auto limit = Clock::now() - kHelloTimeWhenFull;
     for (Client& client : clients_)
-      if (is_pending(client) && !client.ready && client.accepted <= limit) client.closed = true;
+      if (is_pending(client) && !client.ready && client.since <= limit) client.closed = true;
+  }
+
+  // False: no client more can be served now. One that is refused tries again.
+  bool make_place() {
+    const auto served = [](const Client& c) { return !is_pending(c) && !c.closed; };
+    const auto count = static_cast<size_t>(std::count_if(clients_.begin(), clients_.end(), served));
+    if (count < most_clients_) return true;
+    const auto limit = Clock::now() - kSilenceWhenFull;
+    const auto silent = std::find_if(clients_.begin(), clients_.end(), [&](const Client& c) {
+      return served(c) && !c.asked && !c.ready && c.since <= limit;
+    });
+    if (silent == clients_.end()) return false;
+    silent->closed = true;
+    return true;
   }
 
   void serve(Client& client) {
@@ -172,14 +198,16 @@ class Server {
   void take(Client& client) {
     const std::string input = std::exchange(client.input, {});
     if (is_pending(client)) {
-      if (tcp::peek<tcp::Hello>(input) != tcp::Hello()) {
+      if (tcp::peek<tcp::Hello>(input) != tcp::Hello() || !make_place()) {
         client.closed = true;
         return;
       }
       client.state = Client::State::kIdle;
+      client.since = Clock::now();
       tcp::append(client.output, tcp::Hello());
       return;
     }
+    client.asked = true;
     const auto request = tcp::peek<tcp::Request>(input);
     const std::string key = input.substr(sizeof request, request.key_bytes);
     if (request.operation == tcp::kSet) return set(client, key, input.substr(sizeof request + key.size()));
@@ -240,6 +268,7 @@ class Server {
   }
 
   const std::vector<UniqueFd>& listeners_;
+  const size_t most_clients_;
   const int wake_;
   const std::atomic<bool>& listening_;
   const std::atomic<bool>& running_;
@@ -254,15 +283,16 @@ class Server {
 
 }  // namespace
 
-Result<std::unique_ptr<TcpStoreServer>> TcpStoreServer::start(const std::string& address, uint16_t port) {
+Result<std::unique_ptr<TcpStoreServer>> TcpStoreServer::start(const std::string& address, uint16_t port,
+                                                              uint32_t ranks) {
   auto listeners = tcp::listen_for(address, port);
   if (!listeners.ok()) return listeners.status();
   UniqueFd wake(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
   if (!wake.valid()) return system_error("creating an eventfd for floe's store", errno);
   std::unique_ptr<TcpStoreServer> server(new TcpStoreServer(std::move(*listeners), port, std::move(wake)));
 
-  auto thread = start_thread("floe's store", [s = server.get()] {
-    Server(s->listeners_, s->wake_.get(), s->listening_, s->running_, s->connected_).run();
+  auto thread = start_thread("floe's store", [s = server.get(), ranks] {
+    Server(s->listeners_, ranks, s->wake_.get(), s->listening_, s->running_, s->connected_).run();
   });
   if (!thread.ok()) return thread.status();
   server->thread_ = std::move(*thread);

@@ -16,7 +16,7 @@ using namespace floe;
 
 TcpStoreServer& server() {
   static const auto started = [] {
-    auto made = TcpStoreServer::start("127.0.0.1", 0);
+    auto made = TcpStoreServer::start("127.0.0.1", 0, 2);
     if (!made.ok()) std::abort();
     return std::move(*made);
   }();

@@ -18,10 +18,12 @@ namespace floe::test {
 
 class TcpStoreTest : public testing::Test {
  protected:
+  static constexpr uint32_t kRanks = 32;
+
   void SetUp() override { server_ = start("127.0.0.1", 0); }
 
   static std::unique_ptr<TcpStoreServer> start(const std::string& address, uint16_t port) {
-    auto server = TcpStoreServer::start(address, port);
+    auto server = TcpStoreServer::start(address, port, kRanks);
     EXPECT_TRUE(server.ok()) << server.status().message();
     return server.ok() ? std::move(*server) : nullptr;
   }

@@ -135,6 +135,26 @@ TEST_F(TcpStoreStranger, AThousandSilentConnectionsKeepNoRankOut) {
   for (const UniqueFd& fd : silent) EXPECT_EQ(read_until_closed(fd), "");
 }
 
+TEST_F(TcpStoreStranger, AThousandThatSayHelloAndNothingElseKeepNoRankOut) {
+  allow_descriptors(4096);
+  const size_t before = open_descriptors();
+  std::vector<UniqueFd> silent;
+  for (int i = 0; i < 1000; ++i) {
+    silent.push_back(stranger());
+    send_bytes(silent.back(), hello());
+  }
+  expect_unharmed();
+  constexpr size_t kMost = 2 * kRanks + 64, kMostPending = 64;
+  EXPECT_LE(open_descriptors(), before + silent.size() + kMost + kMostPending + 4);
+  // Ranks that come meanwhile are served, each in the place of one of them.
+  std::vector<std::unique_ptr<TcpStore>> ranks;
+  for (uint32_t rank = 0; rank < kRanks; ++rank) {
+    ranks.push_back(client());
+    EXPECT_EQ(value(*ranks.back(), "k"), "v");
+  }
+  for (auto& rank : ranks) EXPECT_EQ(value(*rank, "k"), "v") << "one that has asked keeps its place";
+}
+
 TEST_F(TcpStoreStranger, WithoutDescriptorsTheServerWaitsForSome) {
   const size_t used = open_descriptors();
   rlimit before{};

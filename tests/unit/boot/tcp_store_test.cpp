@@ -127,7 +127,7 @@ TEST_F(TcpStoreTest, StopListeningKeepsClientsAndRefusesNewOnes) {
 }
 
 TEST_F(TcpStoreTest, APortInUseIsAnErrorThatSaysWhatToDo) {
-  const auto second = TcpStoreServer::start("127.0.0.1", server_->port());
+  const auto second = TcpStoreServer::start("127.0.0.1", server_->port(), kRanks);
   ASSERT_FALSE(second.ok());
   EXPECT_EQ(second.status().code(), FLOE_ERR_STORE);
   EXPECT_THAT(second.status().message(),

@@ -25,7 +25,8 @@ struct Handover {
 
   uint32_t host = 0;
   uint32_t code = 0;
-  std::array<char, 1016> text{};
+  Digest announced{};
+  std::array<char, 984> text{};
 };
 
 std::string id_text(uint64_t id) { return fmt::format("{:016x}", id); }
@@ -50,11 +51,14 @@ std::string ControlWireUp::ids() {
   return text;
 }
 
-Status ControlWireUp::decide(const std::vector<Card>& cards, const std::vector<std::string>& texts) {
-  key_ = cards[0].key;
+void ControlWireUp::announced(const std::vector<std::string>& texts) {
   std::string all;
   for (const std::string& text : texts) all += fmt::format("{} {}\n", text.size(), text);
-  announced_ = mac("floe cards", all);
+  announced_ = mac(std::as_bytes(std::span(announced_)), {std::as_bytes(std::span(all))});
+}
+
+Status ControlWireUp::decide(const std::vector<Card>& cards) {
+  key_ = cards[0].key;
   const bool one_host =
       std::all_of(cards.begin(), cards.end(), [&](const Card& card) { return card.host == cards[0].host; });
   if (one_host) return {};
@@ -70,6 +74,8 @@ Status ControlWireUp::decide(const std::vector<Card>& cards, const std::vector<s
       common_ = control;
     }
   }
+  // Whoever writes to a store could pretend that there is one, but could not prove what else is said there.
+  if (!exchange_->among_ranks() && !engine_.settings().secret.empty()) common_.reset();
   needed_ = !common_;
   if (!needed_) return {};
   const auto neighbours = std::count_if(cards.begin(), cards.end(),
@@ -134,6 +140,7 @@ Status ControlWireUp::hand_over(const Result<std::vector<UniqueFd>>& connections
   };
   for (const auto& [rank, outbox] : outboxes_) {
     Handover message;
+    message.announced = announced_;
     if (!connections.ok()) {
       message.host = Handover::kFailed;
       message.code = static_cast<uint32_t>(connections.status().code());
@@ -179,6 +186,12 @@ Result<std::vector<UniqueFd>> ControlWireUp::take_over(const Member& leader, Dea
     if (got.problem != 0 || got.bytes != sizeof message || got.fds.size() != 1 ||
         message.host >= connections.size() || connections[message.host].valid())
       return error(FLOE_ERR_INTERNAL, "{} handed over something else than control connections", leader.who);
+    if (!equal(message.announced, announced_))
+      return error(
+          FLOE_ERR_MISMATCH,
+          "{} has read other values of the ranks from the store than this rank: is the store used by "
+          "another job, too?",
+          leader.who);
     connections[message.host] = std::move(got.fds[0]);
     --missing;
   }

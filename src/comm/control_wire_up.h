@@ -28,8 +28,10 @@ class ControlWireUp {
 
   // For the card: what this rank has.
   std::string ids();
-  // After the cards, `texts`: whether there is anything to do, and whether it is done already.
-  Status decide(const std::vector<Card>& cards, const std::vector<std::string>& texts);
+  // What all ranks have said in a phase before connect(): who has read other values is refused.
+  void announced(const std::vector<std::string>& texts);
+  // After the cards: whether there is anything to do, and whether it is done already.
+  Status decide(const std::vector<Card>& cards);
 
   // For ranks that share memory: what the others of this host write descriptors to, for this rank; invalid if
   // there is nothing to hand over. And what they gave.
@@ -57,8 +59,8 @@ class ControlWireUp {
   std::vector<std::shared_ptr<Control>> known_;
   std::shared_ptr<Control> common_;
   bool needed_ = false;
-  Digest announced_{};  // of all cards
-  uint64_t key_ = 0;    // the communicator's
+  Digest announced_{};
+  uint64_t key_ = 0;  // the communicator's
   UniqueFd inbox_, given_;
   std::vector<std::pair<uint32_t, UniqueFd>> outboxes_;  // by rank
   std::vector<uint32_t> leaders_;                        // the lowest rank of each host

@@ -40,6 +40,8 @@ class Exchange {
   virtual Result<std::vector<std::string>> all(Phase phase, const std::string& mine, Deadline deadline) = 0;
   // Not OK once the phases can't all succeed any more: other waits of the wire-up end then, too.
   virtual Status interrupted() { return {}; }
+  // Whether nobody but the ranks can say anything here.
+  virtual bool among_ranks() const { return true; }
   // This rank can't go on; the others learn it if there is a way.
   virtual void give_up(const Status& why) = 0;
 };
@@ -55,6 +57,7 @@ class StoreExchange final : public Exchange {
   ~StoreExchange() override { remove_keys(); }
 
   Result<std::vector<std::string>> all(Phase phase, const std::string& mine, Deadline deadline) override;
+  bool among_ranks() const override { return false; }
   // A moment later the keys go, in a store that lasts: ranks whose time is up now, too, must not take this
   // one for missing.
   void give_up(const Status& why) override;

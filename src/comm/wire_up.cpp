@@ -75,6 +75,7 @@ Status WireUp::exchange_cards(std::vector<Card>* cards) {
             engine_.settings().wire_type == FLOE_BFLOAT16 ? "bf16" : "fp32"};
   const auto texts = exchange_->all(Phase::kCard, mine.encode(), deadline_);
   if (!texts.ok()) return texts.status();
+  control_.announced(*texts);
   for (uint32_t rank = 0; rank < config_.size; ++rank) {
     auto card = Card::decode((*texts)[rank], rank);
     if (!card.ok()) return card.status();
@@ -91,7 +92,7 @@ Status WireUp::exchange_cards(std::vector<Card>* cards) {
     if (card->secret != mine.secret) return differs("FLOE_SECRET", card->secret, mine.secret);
     cards->push_back(std::move(*card));
   }
-  return control_.decide(*cards, *texts);
+  return control_.decide(*cards);
 }
 
 // Members with what ranks of one host share; others have only a name.
@@ -169,6 +170,7 @@ Status WireUp::connect_fabric(const std::vector<Card>& cards, bool one_host, Gro
   // Two lines: libfabric's address, and where the host can be called.
   const auto values = exchange_->all(Phase::kFabric, fabric->address() + '\n' + *listening, deadline_);
   if (!values.ok()) return values.status();
+  control_.announced(*values);
   std::vector<std::string> addresses(config_.size), callable(config_.size);
   for (uint32_t rank = 0; rank < config_.size; ++rank) {
     const std::string& value = (*values)[rank];
@@ -215,6 +217,7 @@ Result<bool> WireUp::all_share(const Status& mine, const std::vector<Card>& card
   if (mine.ok() && config_.rank == 0) text += spread_of(cpus_of_host(cards)).encode();
   const auto texts = exchange_->all(Phase::kShm, text, deadline_);
   if (!texts.ok()) return texts.status();
+  control_.announced(*texts);
   bool shared = true;
   for (uint32_t rank = 0; rank < config_.size; ++rank) {
     if ((*texts)[rank].starts_with(kFine)) continue;

@@ -128,7 +128,8 @@ Result<std::vector<UniqueFd>> ControlWireUp::call(const std::vector<Card>& cards
   return connect_hosts(*listener_, hosts, terms, deadline, [this] { return exchange_->interrupted(); });
 }
 
-Status ControlWireUp::hand_over(const Result<std::vector<UniqueFd>>& connections, Deadline deadline) {
+Status ControlWireUp::hand_over(const Result<std::vector<UniqueFd>>& connections,
+                                const std::vector<Member>& members, Deadline deadline) {
   Status problem;
   const auto send = [&](const auto& outbox, const Handover& message, std::span<const int> fds) {
     int code = 0;
@@ -152,8 +153,13 @@ Status ControlWireUp::hand_over(const Result<std::vector<UniqueFd>>& connections
       message.host = host;
       if (host == self_) continue;
       const int fd = (*connections)[host].get();
-      if (const int code = send(outbox, message, {&fd, 1}); code != 0 && problem.ok())
-        problem = system_error(fmt::format("handing control connections to rank {}", rank), code);
+      const int code = send(outbox, message, {&fd, 1});
+      if (code == 0 || !problem.ok()) continue;
+      const std::string& who = members[rank].who;
+      problem = code == EPIPE || code == ECONNRESET
+                    ? error(FLOE_ERR_PEER,
+                            "{} died or gave up before it had the control connections of this host", who)
+                    : system_error(fmt::format("handing control connections to {}", who), code);
     }
   }
   return problem;
@@ -175,6 +181,10 @@ Result<std::vector<UniqueFd>> ControlWireUp::take_over(const Member& leader, Dea
       FLOE_TRY(exchange_->interrupted());
       continue;
     }
+    if (got.problem == 0 && got.bytes == 0)
+      return error(FLOE_ERR_PEER,
+                   "{} died or gave up before it had handed over the control connections of this host",
+                   leader.who);
     message.text.back() = '\0';
     if (got.problem == 0 && message.host == Handover::kFailed && message.code > FLOE_IN_PROGRESS &&
         message.code <= FLOE_ERR_INTERNAL)
@@ -205,10 +215,11 @@ Result<std::shared_ptr<Control>> ControlWireUp::connect(const std::vector<Card>&
   if (!needed_) return std::move(common_);
   given_.reset();
   const bool leads = leaders_[self_] == rank_;
+  if (!leads) outboxes_.clear();  // so that the leader's are the only ones, and their end is seen
   auto connections = leads ? call(cards, addresses, deadline.earlier(Deadline::in(kLongest)))
                            : take_over(members[leaders_[self_]], deadline);
   listener_.reset();
-  if (leads) FLOE_TRY(hand_over(connections, deadline));
+  if (leads) FLOE_TRY(hand_over(connections, members, deadline));
   if (!connections.ok()) return connections.status();
 
   std::vector<Control::Host> hosts(leaders_.size());

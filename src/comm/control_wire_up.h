@@ -50,7 +50,8 @@ class ControlWireUp {
  private:
   Result<std::vector<UniqueFd>> call(const std::vector<Card>& cards,
                                      const std::vector<std::string>& addresses, Deadline deadline);
-  Status hand_over(const Result<std::vector<UniqueFd>>& connections, Deadline deadline);
+  Status hand_over(const Result<std::vector<UniqueFd>>& connections, const std::vector<Member>& members,
+                   Deadline deadline);
   Result<std::vector<UniqueFd>> take_over(const Member& leader, Deadline deadline);
 
   Engine& engine_;

@@ -1,6 +1,9 @@
-// Creation across hosts, which are pretended, while somebody else writes to the store.
+// Creation across hosts, which are pretended, while somebody else writes to the store, or a rank dies.
+#include <signal.h>
+
 #include <chrono>
 #include <string>
+#include <thread>
 
 #include "pretended_hosts.h"
 #include "processes.h"
@@ -13,7 +16,7 @@ namespace {
 using namespace std::chrono_literals;
 
 class WireUp : public PretendedHosts {
- protected:
+ public:
   // In the communicator `name`, what rank `of` says in `phase` is not what it has written.
   static SharedStore::Read forged(const std::string& name, const std::string& phase, uint32_t of) {
     return [phase, key = "floe/" + name + "/" + phase + "/" + std::to_string(of)](const std::string& read,
@@ -103,6 +106,37 @@ TEST_F(WireUp, WithASecretALaterCommunicatorIsProvedToo) {
   };
   Processes(2, body, {{"FLOE_SECRET", "of this test"}}).expect_success(30s);
 }
+
+// Rank `victim` of 4 on 2 hosts dies once it has read what rank 0 says in the phase `fabric`; `witness`, of
+// its host, goes on from there when it is dead.
+void expect_named(uint32_t victim, uint32_t witness) {
+  SharedStore store;
+  Processes processes(4, [&](uint32_t rank) {
+    move_to_host(rank / 2);
+    store.on_read([&](const std::string& key, std::string&) {
+      if (key != "floe/world/fabric/0") return;
+      if (rank == victim) {
+        Processes::report(victim).stage = 1;
+        raise(SIGKILL);
+      } else if (rank == witness) {
+        while (Processes::report(victim).stage != 1) std::this_thread::sleep_for(1ms);
+        std::this_thread::sleep_for(200ms);
+      }
+    });
+    floe_context_t* context = nullptr;
+    ASSERT_FLOE_OK(floe_context_create(nullptr, &context));
+    floe_comm_t* comm = nullptr;
+    Processes::report(rank).note(WireUp::create(context, store, "world", rank, 4, &comm));
+    EXPECT_FLOE_OK(floe_context_destroy(context));
+  });
+  const std::string pid = "pid " + std::to_string(processes.pid(victim));
+  processes.expect_success(30s, victim);
+  expect_report(witness, FLOE_ERR_PEER, {"rank " + std::to_string(victim) + " (host ", pid, "died"});
+}
+
+// Rank 2 is the one of its host that calls the others' and hands over the connections.
+TEST_F(WireUp, WhoDiesBeforeItHandsOverConnectionsIsNamed) { expect_named(2, 3); }
+TEST_F(WireUp, WhoDiesBeforeItIsHandedConnectionsIsNamed) { expect_named(3, 2); }
 
 }  // namespace
 }  // namespace floe::test

@@ -50,18 +50,22 @@ void StoreExchange::give_up(const Status&) {
 }
 
 Status StoreExchange::missing(Phase phase, uint32_t first, double waited) {
-  std::string list;
-  uint32_t count = 0;
-  for (uint32_t rank = first; rank < size_; ++rank) {
-    constexpr Millis kGlance(50);
-    if (rank != first && store_.get(key(phase, rank), Deadline::in(kGlance)).ok()) continue;
-    list += fmt::format("{}{}", count == 0 ? "" : ", ", rank);
+  // As long as others that give up leave their keys there: see give_up().
+  constexpr Millis kGlance(50), kLongest(500);
+  const Deadline enough = Deadline::in(kLongest);
+  std::string list = std::to_string(first);
+  uint32_t count = 1, rank = first + 1;
+  for (; rank < size_ && !enough.passed(); ++rank) {
+    if (store_.get(key(phase, rank), enough.earlier(Deadline::in(kGlance))).ok()) continue;
+    list += fmt::format(", {}", rank);
     ++count;
   }
-  return error(FLOE_ERR_STORE,
-               "(Timed out) {} {} of {} did not arrive within {:.1f} s (phase {}); check that every rank was "
-               "started, is alive, and uses the same store and size",
-               count == 1 ? "rank" : "ranks", list, size_, waited, phase_name(phase));
+  return error(
+      FLOE_ERR_STORE,
+      "(Timed out) {} {}{} of {} did not arrive within {:.1f} s (phase {}); check that every rank was "
+      "started, is alive, and uses the same store and size",
+      count == 1 ? "rank" : "ranks", list, rank == size_ ? "" : " and perhaps more", size_, waited,
+      phase_name(phase));
 }
 
 Result<std::vector<std::string>> StoreExchange::all(Phase phase, const std::string& mine, Deadline deadline) {

@@ -3,7 +3,7 @@
 
 namespace floe_torch {
 
-// On the stack of every entry that Python calls and that may block, before anything it must let go of.
+// On the stack of every entry that Python calls without its lock, before anything it must let go of.
 //
 // A thread that asks for Python's lock while Python finalizes is ended by CPython before 3.14, through frames
 // of C++ that can't be unwound: std::terminate. So once Python has begun to exit, other threads than the one

@@ -58,6 +58,21 @@ def receive():
 threading.Thread(target=receive, daemon=True).start()
 time.sleep(0.5)
 """,
+    "daemon threads that poll": """
+polled = [dist.irecv(torch.empty(3), 1 - rank), dist.all_reduce(tensor, async_op=True)]
+polled[1].wait()
+group, device = dist.group.WORLD, torch.device("cpu")
+group._start_coalescing(device)
+dist.all_reduce(tensor)
+polled.append(group._end_coalescing(device))
+def poll(work):
+    while True:
+        work.is_completed()
+        time.sleep(0.001)
+for work in polled:
+    threading.Thread(target=poll, args=(work,), daemon=True).start()
+time.sleep(0.2)
+""",
     "DDP alive": """
 model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(3, 3))
 model(torch.ones(2, 3)).sum().backward()

@@ -145,8 +145,8 @@ typedef struct floe_context_config {
 FLOE_API floe_status_t floe_context_create(const floe_context_config_t *config, floe_context_t **context);
 
 /* Stops the context's threads and frees it with the memory of floe_mem_alloc. Its communicators must have
- * been destroyed; requests may be left, to be freed later. Blocking: no.
- * Returns FLOE_OK, FLOE_ERR_ARGUMENT (NULL, or communicators are left), FLOE_ERR_FORKED. */
+ * been destroyed; requests may be left, to be freed later. Blocking: no. Returns FLOE_OK, FLOE_ERR_ARGUMENT
+ * (NULL, or communicators are left or are being created), FLOE_ERR_FORKED. */
 FLOE_API floe_status_t floe_context_destroy(floe_context_t *context);
 
 /* ---- Communicators ------------------------------------------------------------------------ */

@@ -15,6 +15,7 @@
 struct floe_context {
   std::shared_ptr<floe::Engine> engine;
   floe::Heap heap{engine->arena()};
+  size_t creating = 0;  // communicators that are not among the engine's groups yet; under its lock
 };
 
 struct floe_comm {

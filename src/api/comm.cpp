@@ -45,6 +45,26 @@ Status check_rank(uint32_t rank, uint32_t size) {
   return {};
 }
 
+// The context can't be destroyed as long as this lives, which another thread might try: from before a
+// creation waits for other ranks until its communicator is one of the engine's groups, or has failed.
+class Creating {
+ public:
+  explicit Creating(floe_context_t* context) : context_(*context) {
+    const std::lock_guard guard(context_.engine->lock());
+    ++context_.creating;
+  }
+  ~Creating() {
+    const std::shared_ptr<Engine> engine = context_.engine;  // unlocked when the context may be gone
+    const std::lock_guard guard(engine->lock());
+    --context_.creating;
+  }
+  Creating(const Creating&) = delete;
+  Creating& operator=(const Creating&) = delete;
+
+ private:
+  floe_context_t& context_;
+};
+
 Status create(floe_context_t* context, const WireUpConfig& config, Store* store, floe_comm_t** comm) {
   FLOE_TRY(check_rank(config.rank, config.size));
   auto made = Communicator::create(context->engine, config, store);
@@ -61,6 +81,7 @@ floe_status_t floe_comm_create(floe_context_t* context, const floe_comm_config_t
                                const floe_store_t* store, floe_comm_t** comm) {
   return entry([&]() -> Status {
     FLOE_TRY(check_handle(context, "context"));
+    const Creating creating(context);
     if (!config || !comm) return error(FLOE_ERR_ARGUMENT, "{} is NULL", config ? "comm" : "config");
     auto wire_up = read_config(config, context->engine->settings());
     if (!wire_up.ok()) return wire_up.status();
@@ -80,6 +101,7 @@ floe_status_t floe_comm_create_from_env(floe_context_t* context, const floe_comm
                                         floe_comm_t** comm) {
   return entry([&]() -> Status {
     FLOE_TRY(check_handle(context, "context"));
+    const Creating creating(context);
     if (!comm) return {FLOE_ERR_ARGUMENT, "comm is NULL"};
     auto wire_up = read_config(config, context->engine->settings());
     if (!wire_up.ok()) return wire_up.status();

@@ -34,11 +34,15 @@ floe_status_t floe_context_create(const floe_context_config_t* config, floe_cont
 floe_status_t floe_context_destroy(floe_context_t* context) {
   return entry([&]() -> Status {
     FLOE_TRY(check_handle(context, "context"));
-    size_t left = 0;
+    size_t left = 0, creating = 0;
     {
       const std::lock_guard guard(context->engine->lock());
       left = context->engine->groups();
+      creating = context->creating;
     }
+    if (creating != 0)
+      return error(FLOE_ERR_ARGUMENT, "other threads are creating communicators of the context: {}",
+                   creating);
     if (left != 0)
       return error(FLOE_ERR_ARGUMENT, "the context has communicators that are not destroyed: {}", left);
     context->engine->stop();

@@ -188,6 +188,31 @@ TEST(Lifecycle, AMissingRankIsNamedWhenTheTimeIsUp) {
       });
 }
 
+TEST(Lifecycle, AContextIsNotDestroyedUnderACreation) {
+  floe_context_t* context = create_context();
+  std::atomic<bool> waits{false};
+  floe_store_t store = FLOE_STORE_INIT;
+  store.user = &waits;
+  store.set = [](void*, const char*, const void*, uint64_t) { return FLOE_OK; };
+  store.get = [](void* user, const char*, void*, uint64_t, uint64_t*, uint64_t timeout_ms) {
+    *static_cast<std::atomic<bool>*>(user) = true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(timeout_ms));
+    return FLOE_ERR_TIMEOUT;
+  };
+  std::thread creator([&] {
+    floe_comm_config_t config = FLOE_COMM_CONFIG_INIT;
+    config.size = 2;
+    config.timeout_ms = 1000;
+    floe_comm_t* comm = nullptr;
+    EXPECT_EQ(FLOE_ERR_STORE, floe_comm_create(context, &config, &store, &comm)) << floe_last_error();
+  });
+  while (!waits) std::this_thread::yield();
+  EXPECT_EQ(FLOE_ERR_ARGUMENT, floe_context_destroy(context));
+  EXPECT_NE(nullptr, std::strstr(floe_last_error(), "creating communicators")) << floe_last_error();
+  creator.join();
+  EXPECT_FLOE_OK(floe_context_destroy(context));
+}
+
 // It has told the others that it is ready, and then its store is slow: who waits for it learns that, and for
 // how long.
 TEST(Lifecycle, ARankThatIsLateForTheLastBarrierIsNamed) {

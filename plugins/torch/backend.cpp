@@ -40,7 +40,7 @@ Backend::Backend(Process& process, c10::intrusive_ptr<c10d::Store> store, int ra
       store_(std::move(store)) {
   for (int i = 0; i < kLevels; ++i) levels_[i].queue = std::make_shared<CompletionQueue>(process.pool(), i);
   levels_.front().comm =
-      std::make_shared<Communicator>(process.context(), store_, rank, size, name_, timeout, health_);
+      std::make_shared<Communicator>(process.context().get(), store_, rank, size, name_, timeout, health_);
   init();
 }
 
@@ -142,7 +142,7 @@ std::shared_ptr<Communicator> Backend::create(const Level& level) {
   const std::string name = name_.substr(0, kLongestName - suffix.size()) + suffix;
   WhileCreating watch(std::move(group), rank_, size_, kLevelTag | number);
   try {
-    auto comm = std::make_shared<Communicator>(process_.context(), own_store(), rank_, size_, name,
+    auto comm = std::make_shared<Communicator>(process_.context().get(), own_store(), rank_, size_, name,
                                                options_->timeout, health_, [&] { return watch.failed(); });
     watch.done();
     return comm;

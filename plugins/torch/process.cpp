@@ -33,8 +33,16 @@ Current& current() {
 Process::Process() : pid_(::getpid()) {
   floe_context_config_t config = FLOE_CONTEXT_CONFIG_INIT;
   config.workers = 1;  // DDP waits on futures, which nobody drives
-  check(floe_context_create(&config, &context_), "creating floe's context");
-  memory_.emplace(context_);
+  floe_context_t* context = nullptr;
+  check(floe_context_create(&config, &context), "creating floe's context");
+  context_ = {context, [](floe_context_t* /*destroyed in end()*/) {}};
+  memory_.emplace(context);
+}
+
+std::shared_ptr<floe_context_t> Process::context() {
+  const std::lock_guard lock(mutex_);
+  TORCH_CHECK(context_, "floe: the process is exiting: no process group can be created any more");
+  return context_;
 }
 
 Process& Process::get() {
@@ -82,9 +90,14 @@ void Process::end() {
   for (const auto& weak : backends)
     if (const auto backend = weak.lock()) backend->shutdown();
   pool_.drain(kLongestDrain);
-  // The memory would go with it, under tensors that may still be used. Also fails if another thread is inside
-  // an operation of a communicator. The worker is then left alone.
-  if (!memory_->in_use()) floe_context_destroy(context_);
+  std::shared_ptr<floe_context_t> context;
+  {
+    const std::lock_guard lock(mutex_);
+    context = std::move(context_);
+  }
+  // The memory would go with it, under tensors that may still be used, or another thread is creating a group.
+  // Also fails if one is inside an operation of a communicator. The worker is then left alone.
+  if (!memory_->in_use() && context.use_count() == 1) floe_context_destroy(context.get());
   pool_.stop();
 }
 

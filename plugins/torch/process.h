@@ -6,6 +6,7 @@
 #include <floe/floe.h>
 
 #include <chrono>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <vector>
@@ -32,7 +33,8 @@ class Process {
   Process(const Process&) = delete;
   Process& operator=(const Process&) = delete;
 
-  floe_context_t* context() const { return context_; }
+  // Not destroyed while somebody holds it, to create something. Throws once the process exits.
+  std::shared_ptr<floe_context_t> context();
   CompletionPool& pool() { return pool_; }
   MemoryAllocator& memory() { return *memory_; }
 
@@ -43,7 +45,7 @@ class Process {
   void end();
 
   const int pid_;
-  floe_context_t* context_ = nullptr;
+  std::shared_ptr<floe_context_t> context_;  // under mutex_; null after end()
   CompletionPool pool_;
   std::optional<MemoryAllocator> memory_;
   std::mutex mutex_;

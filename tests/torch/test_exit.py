@@ -99,6 +99,29 @@ def test_processes_end_cleanly(ending: str) -> None:
         assert ended.output == "end of the script\n"
 
 
+CREATES = (
+    """
+import atexit
+atexit.register(time.sleep, 3)  # before join(): runs when floe has been shut down
+"""
+    + START
+    + """
+def create():
+    time.sleep(1.5 * rank)  # rank 0 waits for it, and exits meanwhile
+    dist.new_group()
+threading.Thread(target=create, daemon=True).start()
+time.sleep(0.5 + 1.5 * rank)
+print('end of the script')
+"""
+)
+
+
+def test_a_daemon_thread_inside_new_group() -> None:
+    for ended in run_scripts(2, CREATES, timeout=60):
+        assert ended.code == 0, ended.output
+        assert ended.output == "end of the script\n"
+
+
 RAISES = (
     START
     + """

@@ -130,7 +130,7 @@ std::shared_ptr<Communicator> Backend::communicator(Level& level) {
   return level.comm = std::move(comm);
 }
 
-std::shared_ptr<Communicator> Backend::create(const Level& level) {
+std::shared_ptr<Communicator> Backend::create(Level& level) {
   std::shared_ptr<Communicator> group;
   {
     const std::lock_guard lock(mutex_);
@@ -140,7 +140,7 @@ std::shared_ptr<Communicator> Backend::create(const Level& level) {
   const auto number = static_cast<uint64_t>(&level - levels_.data());
   const std::string suffix = c10::str("+", number);
   const std::string name = name_.substr(0, kLongestName - suffix.size()) + suffix;
-  WhileCreating watch(std::move(group), rank_, size_, kLevelTag | number);
+  WhileCreating watch(std::move(group), rank_, size_, kLevelTag | number, level.ring);
   try {
     auto comm = std::make_shared<Communicator>(process_.context().get(), own_store(), rank_, size_, name,
                                                options_->timeout, health_, [&] { return watch.failed(); });
@@ -148,6 +148,7 @@ std::shared_ptr<Communicator> Backend::create(const Level& level) {
     return comm;
   } catch (const std::exception&) {
     watch.check_group();  // says more
+    watch.give_up();
     throw;
   }
 }

@@ -125,6 +125,7 @@ class Backend final : public c10d::Backend {
   // their tags, whatever the order.
   struct Level {
     std::mutex creating;
+    WhileCreating::Ring ring;            // under `creating`
     std::shared_ptr<Communicator> comm;  // under mutex_; null before its first use and after shutdown()
     std::shared_ptr<CompletionQueue> queue;
   };
@@ -132,7 +133,7 @@ class Backend final : public c10d::Backend {
   // Those of this thread's level. The communicator is created at the first use of the level, collectively.
   Level& level(const char* what);
   std::shared_ptr<Communicator> communicator(Level& level);
-  std::shared_ptr<Communicator> create(const Level& level);
+  std::shared_ptr<Communicator> create(Level& level);
   std::vector<std::shared_ptr<Communicator>> communicators();
   // The same of `ranks` of this group.
   std::vector<uint64_t> members(const std::vector<int>& ranks) const;

@@ -1,6 +1,7 @@
 #include "communicator.h"
 
 #include <cstddef>
+#include <utility>
 
 #include "errors.h"
 #include "store.h"
@@ -46,16 +47,19 @@ std::byte nothing;  // where empty messages are
 
 }  // namespace
 
-WhileCreating::WhileCreating(std::shared_ptr<Communicator> group, int rank, int size, uint64_t tag)
-    : group_(std::move(group)), rank_(rank), size_(size), tag_(tag) {
-  if (size_ == 1) return;
+WhileCreating::WhileCreating(std::shared_ptr<Communicator> group, int rank, int size, uint64_t tag,
+                             Ring& ring)
+    : group_(std::move(group)), rank_(rank), size_(size), tag_(tag), ring_(ring) {
+  if (size_ == 1 || ring_.message) return;
   const auto neighbour = static_cast<uint32_t>((rank_ + size_ - 1) % size_);
-  check(floe_recv(group_->handle(), &nothing, 0, FLOE_UINT8, neighbour, tag_, &message_), kWhat);
+  floe_request_t* message = nullptr;
+  check(floe_recv(group_->handle(), &nothing, 0, FLOE_UINT8, neighbour, tag_, &message), kWhat);
+  ring_.message.reset(message);
 }
 
 bool WhileCreating::failed() {
-  if (message_ && status_ == FLOE_IN_PROGRESS) {
-    status_ = floe_test(message_);
+  if (ring_.message && status_ == FLOE_IN_PROGRESS) {
+    status_ = floe_test(ring_.message.get());
     if (status_ != FLOE_OK && status_ != FLOE_IN_PROGRESS) error_ = floe_last_error();
   }
   return status_ != FLOE_OK && status_ != FLOE_IN_PROGRESS;
@@ -67,11 +71,17 @@ void WhileCreating::check_group() {
   std::rethrow_exception(make_error(status_, kWhat, error_));
 }
 
-void WhileCreating::done() {
-  if (!message_) return;
+floe_status_t WhileCreating::tell() {
+  if (!ring_.message || std::exchange(ring_.told, true)) return FLOE_OK;
   const auto neighbour = static_cast<uint32_t>((rank_ + 1) % size_);
-  check(floe_send(group_->handle(), &nothing, 0, FLOE_UINT8, neighbour, tag_, nullptr), kWhat);
-  check(floe_wait(message_, FLOE_NO_TIMEOUT), kWhat);
+  return floe_send(group_->handle(), &nothing, 0, FLOE_UINT8, neighbour, tag_, nullptr);
+}
+
+void WhileCreating::done() {
+  if (!ring_.message) return;
+  check(tell(), kWhat);
+  check(floe_wait(ring_.message.get(), FLOE_NO_TIMEOUT), kWhat);
+  ring_.message = nullptr;
 }
 
 }  // namespace floe_torch

@@ -41,12 +41,18 @@ class Communicator {
 
 // Sees through a communicator that its group is whole while the same ranks create another one: who has died
 // or left is missing in the store, and that alone would be noticed when the time is up. A ring of empty
-// messages: what this rank receives is sent by its neighbour once that has created the other one.
+// messages: what this rank receives is sent by its neighbour once that has created the other one, or has
+// first failed to.
 class WhileCreating {
  public:
-  // `tag` is used by this object alone, once in the communicator's life.
-  WhileCreating(std::shared_ptr<Communicator> group, int rank, int size, uint64_t tag);
-  ~WhileCreating() { floe_request_free(message_); }
+  // One for all attempts to create it: nothing takes back a receive, and each rank sends but once.
+  struct Ring {
+    std::unique_ptr<floe_request_t, decltype(&floe_request_free)> message{nullptr, &floe_request_free};
+    bool told = false;
+  };
+
+  // `tag` is this ring's alone. In a group of one the ring stays empty.
+  WhileCreating(std::shared_ptr<Communicator> group, int rank, int size, uint64_t tag, Ring& ring);
   WhileCreating(const WhileCreating&) = delete;
   WhileCreating& operator=(const WhileCreating&) = delete;
 
@@ -56,12 +62,17 @@ class WhileCreating {
   void check_group();
   // The other one exists on this rank.
   void done();
+  // It could not be created, and the group is whole: the neighbour's receive must not end that when its time
+  // is up, with nobody waiting for it.
+  void give_up() { tell(); }
 
  private:
+  floe_status_t tell();
+
   const std::shared_ptr<Communicator> group_;
   const int rank_, size_;
   const uint64_t tag_;
-  floe_request_t* message_ = nullptr;  // null in a group of one
+  Ring& ring_;
   floe_status_t status_ = FLOE_IN_PROGRESS;
   std::string error_;
 };

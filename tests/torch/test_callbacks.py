@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import threading
 import time
 from collections.abc import Callable
+from datetime import timedelta
 
 import pytest
 import torch
@@ -184,3 +186,42 @@ def test_a_death_while_the_communicator_is_created() -> None:
         message, seconds = values[rank]
         assert "rank 1" in message
         assert seconds < 20  # a third of the group's timeout: it was noticed, not waited for
+
+
+def check_failed_creation(again_at_once: bool) -> str:
+    """No rank can open anything but its store when callbacks first need a communicator."""
+    seconds = 3
+    group = dist.new_group(timeout=timedelta(seconds=seconds))
+
+    def nested(_: Future) -> torch.Tensor:
+        tensor = torch.full((10,), 2.0)
+        return dist.all_reduce(tensor, group=group, async_op=True).get_future().wait()[0]
+
+    def in_callback() -> torch.Tensor:
+        work = dist.all_reduce(torch.ones(10), group=group, async_op=True)
+        return work.get_future().then(nested).wait()
+
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    taken = [os.dup(0) for _ in range(100)]  # no number below the last is free
+    resource.setrlimit(resource.RLIMIT_NOFILE, (taken[-1] + 1, limits[1]))
+    os.close(taken.pop())
+    with pytest.raises(Exception, match="FLOE_ERR_") as raised:
+        in_callback()
+    resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    for descriptor in taken:
+        os.close(descriptor)
+    dist.barrier()
+    if again_at_once:
+        assert in_callback().tolist() == [4.0] * 10
+    time.sleep(seconds + 1)  # what the failed attempt has left would have timed out
+    tensor = torch.ones(1)
+    dist.all_reduce(tensor, group=group)
+    assert tensor.item() == 2.0
+    assert in_callback().tolist() == [4.0] * 10
+    return str(raised.value)
+
+
+@pytest.mark.parametrize("again_at_once", [True, False])
+def test_a_communicator_that_could_not_be_created_harms_nobody(again_at_once: bool) -> None:
+    for message in run_ranks(2, check_failed_creation, again_at_once):
+        assert "+1" in message, message

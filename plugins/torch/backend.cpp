@@ -5,6 +5,7 @@
 #include <c10/util/ScopeExit.h>
 
 #include <numeric>
+#include <shared_mutex>
 
 #include "batch.h"
 #include "errors.h"
@@ -74,9 +75,11 @@ void Backend::abort() {
 }
 
 void Backend::setTimeout(Milliseconds timeout) {
-  for (const auto& comm : communicators())
+  for (const auto& comm : communicators()) {
+    const std::lock_guard alone(comm->starting());
     check(floe_comm_set_timeout(comm->handle(), static_cast<uint64_t>(std::max<int64_t>(0, timeout.count()))),
           "floe:set_timeout");
+  }
   options_->timeout = timeout;
 }
 
@@ -233,13 +236,13 @@ Backend::WorkPtr Backend::launch(Operation operation) {
                                         collective ? at.queue : nullptr, collective ? collectives_ : nullptr);
   work->tell(flight_, entry, hooked_.load(std::memory_order_acquire) ? hook_ : nullptr);
   if (own_timeout) {
-    // floe's deadlines belong to the communicator and hold for what starts from then on.
-    const std::lock_guard lock(timeout_mutex_);
+    const std::lock_guard alone(comm->starting());
     check(floe_comm_set_timeout(comm->handle(), static_cast<uint64_t>(timeout.count())), "floe:set_timeout");
     const auto restore = c10::make_scope_exit(
         [&] { floe_comm_set_timeout(comm->handle(), static_cast<uint64_t>(options_->timeout.count())); });
     work->start();
   } else {
+    const std::shared_lock starting(comm->starting());
     work->start();
   }
   Coalescing::note(this, work);

@@ -176,7 +176,6 @@ class Backend final : public c10d::Backend {
   std::atomic<uint64_t> shrunk_{0};        // groups made by shrink() so far
   std::atomic<bool> hooked_{false};        // there is a hook_: acquire and release
   std::shared_ptr<CompletionHook> hook_;   // set once
-  std::mutex timeout_mutex_;               // while an operation with a timeout of its own starts
   std::atomic<uint64_t> sequence_{0};      // collectives so far
 };
 

@@ -53,6 +53,7 @@ WhileCreating::WhileCreating(std::shared_ptr<Communicator> group, int rank, int 
   if (size_ == 1 || ring_.message) return;
   const auto neighbour = static_cast<uint32_t>((rank_ + size_ - 1) % size_);
   floe_request_t* message = nullptr;
+  const std::shared_lock starting(group_->starting());
   check(floe_recv(group_->handle(), &nothing, 0, FLOE_UINT8, neighbour, tag_, &message), kWhat);
   ring_.message.reset(message);
 }
@@ -74,7 +75,12 @@ void WhileCreating::check_group() {
 floe_status_t WhileCreating::tell() {
   if (!ring_.message || std::exchange(ring_.told, true)) return FLOE_OK;
   const auto neighbour = static_cast<uint32_t>((rank_ + 1) % size_);
-  return floe_send(group_->handle(), &nothing, 0, FLOE_UINT8, neighbour, tag_, nullptr);
+  floe_request_t* sending = nullptr;
+  const std::shared_lock starting(group_->starting());
+  const floe_status_t status =
+      floe_send(group_->handle(), &nothing, 0, FLOE_UINT8, neighbour, tag_, &sending);
+  floe_request_free(sending);  // it goes on
+  return status;
 }
 
 void WhileCreating::done() {

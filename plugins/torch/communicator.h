@@ -7,6 +7,7 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <shared_mutex>
 #include <string>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
@@ -33,9 +34,14 @@ class Communicator {
 
   floe_comm_t* handle() const { return handle_; }
   const std::shared_ptr<Health>& health() const { return health_; }
+  // What starts has the deadline that the communicator has at that moment: an operation's own is set with
+  // this held alone, whoever starts something else shares it. Blocking collectives would hold it while they
+  // wait, and need not: only messages may start at the same time as a collective.
+  std::shared_mutex& starting() { return starting_; }
 
  private:
   floe_comm_t* handle_ = nullptr;
+  std::shared_mutex starting_;
   const std::shared_ptr<Health> health_;  // the group's
 };
 

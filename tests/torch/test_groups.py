@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
+import time
 from datetime import timedelta
 from pathlib import Path
 
@@ -87,6 +89,36 @@ def check_options() -> None:
 
 def test_options_of_the_backend() -> None:
     run_ranks(2, check_options)
+
+
+def check_own_timeouts() -> None:
+    """Receives start while another thread's barriers, with a timeout that is theirs alone, do."""
+    peer, own = 1 - dist.get_rank(), timedelta(seconds=2)
+    received = [torch.zeros(1) for _ in range(5000)]
+    works = []
+
+    def receive() -> None:
+        works.extend(dist.irecv(tensor, peer) for tensor in received)
+
+    thread = threading.Thread(target=receive)
+    thread.start()
+    going_on = torch.ones(1)
+    while going_on.item() != 0:
+        for _ in range(10):
+            dist.barrier(timeout=own)
+        going_on.fill_(thread.is_alive())
+        dist.all_reduce(going_on)
+    thread.join()
+    time.sleep(own.total_seconds() + 0.5)
+    for _ in works:
+        dist.send(torch.ones(1), peer)
+    for work in works:
+        work.wait()
+    assert sum(tensor.item() for tensor in received) == len(received)
+
+
+def test_an_own_timeout_is_that_of_no_other_operation() -> None:
+    run_ranks(2, check_own_timeouts)
 
 
 CPU_FLOE = """

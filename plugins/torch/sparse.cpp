@@ -43,6 +43,28 @@ void check_sparse(const at::Tensor& tensor, const c10d::ReduceOp& op) {
               tensor.dim(), " dimensions: at most ", kMostDimensions, " can be reduced");
 }
 
+// Below autograd in these two alone: a work passes the state of the thread that starts it on to its
+// callbacks.
+at::Tensor coalesced(const at::Tensor& tensor) {
+  const at::AutoDispatchBelowADInplaceOrView below_autograd;
+  return tensor.detach().coalesce();
+}
+
+// This rank's elements, and where those of all go.
+struct Rows {
+  at::Tensor indices, values, all_indices, all_values;
+};
+
+Rows rows_of(const at::Tensor& tensor, int64_t elements) {
+  const at::AutoDispatchBelowADInplaceOrView below_autograd;
+  Rows rows{packed(tensor._indices().t()), packed(tensor._values()), {}, {}};
+  rows.all_indices = at::empty({elements, tensor.sparse_dim()}, rows.indices.options());
+  auto sizes = rows.values.sizes().vec();
+  sizes.front() = elements;
+  rows.all_values = at::empty(sizes, rows.values.options());
+  return rows;
+}
+
 // One block of rows from each rank, one after another.
 Operation::Call gather_call(const at::Tensor& rows, const at::Tensor& all, const std::vector<Shape>& shapes) {
   const Elements from = to_move(rows);
@@ -82,8 +104,7 @@ Backend::WorkPtr Backend::allreduce_sparse(Tensors& tensors, const c10d::Allredu
   TORCH_CHECK(tensors.size() == 1, kWhat, ": takes one tensor, got ", tensors.size());
   at::Tensor tensor = tensors.front();
   check_sparse(tensor, opts.reduceOp);
-  const at::AutoDispatchBelowADInplaceOrView below_autograd;
-  const at::Tensor mine = tensor.detach().coalesce();
+  const at::Tensor mine = coalesced(tensor);
 
   // The sizes of what follows depend on all ranks, so this exchange is over before anything else starts, also
   // when the caller does not wait.
@@ -109,25 +130,21 @@ Backend::WorkPtr Backend::allreduce_sparse(Tensors& tensors, const c10d::Allredu
     elements += shape.elements;
   }
 
-  const at::Tensor indices = packed(mine._indices().t()), values = packed(mine._values());
-  const at::Tensor all_indices = at::empty({elements, own.sparse_dimensions}, indices.options());
-  auto sizes = values.sizes().vec();
-  sizes.front() = elements;
-  const at::Tensor all_values = at::empty(sizes, values.options());
+  const Rows rows = rows_of(mine, elements);
   const bool average = opts.reduceOp.op_ == c10d::ReduceOp::AVG;
-  return launch(
-      {.type = c10d::OpType::_ALLREDUCE_SPARSE,
-       .title = kWhat,
-       .inputs = tensors,
-       .outputs = {tensors},
-       .calls = {gather_call(indices, all_indices, shapes), gather_call(values, all_values, shapes)},
-       .epilogue =
-           [=, ranks = size_](const auto&) {
-             const at::AutoDispatchBelowADInplaceOrView below;
-             tensor.copy_(sum(all_indices, all_values, mine, average, ranks));
-           },
-       .asynchronous = opts.asyncOp,
-       .timeout = opts.timeout});
+  return launch({.type = c10d::OpType::_ALLREDUCE_SPARSE,
+                 .title = kWhat,
+                 .inputs = tensors,
+                 .outputs = {tensors},
+                 .calls = {gather_call(rows.indices, rows.all_indices, shapes),
+                           gather_call(rows.values, rows.all_values, shapes)},
+                 .epilogue =
+                     [=, ranks = size_](const auto&) {
+                       const at::AutoDispatchBelowADInplaceOrView below;
+                       tensor.copy_(sum(rows.all_indices, rows.all_values, mine, average, ranks));
+                     },
+                 .asynchronous = opts.asyncOp,
+                 .timeout = opts.timeout});
 }
 
 }  // namespace floe_torch

@@ -69,6 +69,20 @@ def test_averages_rounding_and_order() -> None:
     run_ranks(8, check_more)
 
 
+def check_callback() -> None:
+    def differentiates(_: torch.futures.Future) -> bool:
+        weight = torch.ones(2, requires_grad=True)
+        return (2 * weight).requires_grad
+
+    for tensor in (torch.ones(2), part(dist.get_rank(), torch.float32)):
+        work = dist.all_reduce(tensor, async_op=True)
+        assert work.get_future().then(differentiates).wait(), tensor.layout
+
+
+def test_callbacks_may_differentiate() -> None:
+    run_ranks(2, check_callback)
+
+
 def check_refusals() -> None:
     rank = dist.get_rank()
     for op in (dist.ReduceOp.MAX, dist.ReduceOp.PRODUCT):

@@ -87,7 +87,7 @@ void Group::connect(const floe_store_t& store, const std::string& store_error, M
 std::vector<char> Group::address() {
   const std::lock_guard lock(mutex_);
   if (rank_ == 0 && rank_0_.empty()) {
-    auto server = TcpStoreServer::start(host_, 0);
+    auto server = TcpStoreServer::start(host_, 0, static_cast<uint32_t>(size_));
     if (!server.ok()) throw ::gloo::IoException(who() + ", connecting: " + server.status().message());
     server_ = std::move(*server);
     rank_0_ = host_ + ' ' + std::to_string(server_->port());

@@ -44,9 +44,10 @@ inline void demote(const void* begin, uint64_t bytes) {
 #endif
 }
 
-// The same for data that `flag` has published, and for it, if they are few enough to wait for: fetches of
-// more overlap, and a hint for each line takes longer than it saves.
+// Fetches of more overlap, and a hint for each line takes longer than it saves.
 constexpr uint64_t kMostDemoted = 8 << 10;
+
+// The same for data that `flag` has published, and for it, if they are few enough to wait for.
 inline void demote(const void* begin, uint64_t bytes, const std::atomic<uint64_t>& flag) {
   if (bytes > kMostDemoted) return;
   demote(begin, bytes);

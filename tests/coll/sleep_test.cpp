@@ -73,7 +73,7 @@ TEST_P(SleepOnCpus, EndsAlsoOnceARankIsRefusedToHaveOthersFence) {
     ASSERT_FLOE_OK(me.status());
     sleep_for_each_other(me);
     if (rank == 1) count_membarrier();
-    // Beside others that compute, as other tests do, a rank asks its peer to fence instead, until they end.
+    // Beside others that compute a rank asks its peer to fence instead, until they end.
     constexpr int kMostRounds = 10;
     float refused = 0;
     for (int round = 0; round < kMostRounds && refused == 0; ++round) {
@@ -81,9 +81,8 @@ TEST_P(SleepOnCpus, EndsAlsoOnceARankIsRefusedToHaveOthersFence) {
       refused = static_cast<float>(calls.load());
       ASSERT_FLOE_OK(floe_all_reduce(me.comm(), FLOE_IN_PLACE, &refused, 1, FLOE_FLOAT32, FLOE_MAX, nullptr));
     }
-    Processes::report(rank).stage.store(static_cast<uint64_t>(refused));
+    EXPECT_LT(0, refused);
   }).expect_success();
-  if (Processes::report(1).stage.load() == 0) GTEST_SKIP() << "others compute here all the time";
 }
 
 INSTANTIATE_TEST_SUITE_P(Shared, SleepOnCpus, testing::Bool());

@@ -23,9 +23,10 @@ constexpr std::string_view kFooter = R"(
 Each call is timed alone, with the cost of reading the clock taken off, and with new data in the send
 buffer; a block of calls begins with one that is checked and not timed, a barrier, and up to eight that do not
 count, while the caches hold another library's data. min, p50, mean and p99 are over a rank's other calls in
-the blocks of the commonest placement state, each of them that of the rank where it is largest. The state (near: the two cores share a cache; far: they don't; smt: they are threads of one core)
-is probed before and after each block by an exchange of flags and a read between the cores. algbw = size /
-time, busbw as in nccl-tests, time = mean.
+the blocks of the commonest placement state, each of them that of the rank where it is largest. The state
+(near: the two cores share a cache; far: they don't; smt: they are threads of one core) is probed before and
+after each block by an exchange of flags and a read between the cores. algbw = size / time, busbw as in
+nccl-tests, time = mean.
 Blocks of the peers and of floe alternate; ratio = a peer's p50 / floe's. "-": the library has no such form
 or type. tools/dev peers installs the peers.)";
 

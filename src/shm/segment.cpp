@@ -82,14 +82,14 @@ SegmentLayout::SegmentLayout(uint32_t n) : ranks(n) {
   // second-level cache: what is overwritten while it still lies in the reader's takes up to three times as
   // long. Of the rings' part the swap buffers get up to four tenths, as each has room for a packet: with four
   // sevenths, or one, messages that go one way round 8 ranks on 2 CPUs took 10 % longer.
-  // Two ranks have room for packets of 192 KiB: with 128 sendrecv of 192 KiB to 1 MiB takes up to 1.3 times
-  // as long (Zen 5; with 256, which is more than 4 MiB for a rank, a tenth less from 1 to 2 MiB). Their
-  // blocks lie in the outbox, so that it and the ring have half as much again: broadcast, gather, scatter and
-  // reduce of 128 KiB to 1 MiB are 1.03 to 1.5 times as fast, pingpong of 128 KiB to 4 MiB 1.06 to 1.14 (Zen
-  // 3; two ranks only: three and four on two CPUs lost up to a fifth with a longer outbox).
+  // Two ranks have room for packets of 256 KiB: with 128 sendrecv of 192 KiB to 1 MiB takes up to 1.3 times
+  // as long, with 192 messages of 1 and 2 MiB up to 1.13 times (Zen 5). Their blocks lie in the outbox, so
+  // that it has half as much again, and the ring what is left of 4 MiB: broadcast, gather, scatter and reduce
+  // of 128 KiB to 1 MiB are 1.03 to 1.5 times as fast, pingpong of 128 KiB to 4 MiB 1.06 to 1.14 (Zen 3; two
+  // ranks only: three and four on two CPUs lost up to a fifth with a longer outbox).
   constexpr size_t kRings = size_t{1450} << 10, kOutbox = size_t{1030} << 10, kPacket = size_t{64} << 10;
-  constexpr size_t kRingOfTwo = size_t{1548} << 10, kOutboxOfTwo = kRingOfTwo;
-  constexpr size_t kPacketOfTwo = size_t{192} << 10;
+  constexpr size_t kRingOfTwo = size_t{1320} << 10, kOutboxOfTwo = size_t{1548} << 10;
+  constexpr size_t kPacketOfTwo = size_t{256} << 10;
   const size_t peers = n - 1;
   block_bytes = std::clamp(size_t{512 << 10} / peers / kPage * kPage, size_t{16} << 10, size_t{512} << 10);
   swap_bytes = n == 2 ? kPacketOfTwo : std::min(kRings / peers / 10, kPacket) / kSmallStagger * kSmallStagger;

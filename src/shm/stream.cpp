@@ -91,7 +91,7 @@ std::byte* Stream::slot(uint32_t rank, uint64_t chunk) const {
 // stores soon overwrite what has just been read, and lies in the reader's second-level cache. Non-temporal
 // stores don't mind, and ranks that share a CPU go on until they must give it away.
 uint64_t Stream::most_ahead() const {
-  constexpr uint64_t kBytes = 192 << 10, kSmallest = 32 << 10, kLargest = 64 << 10;
+  constexpr uint64_t kBytes = 256 << 10, kSmallest = 32 << 10, kLargest = 64 << 10;
   static_assert(kBytes / kLargest > kAhead);  // or each waits for the other
   const uint64_t chunk = layout_.chunk_bytes();
   if (ranks_->size() != 2 || state_->copy_out.non_temporal() || chunk < kSmallest || chunk > kLargest)

@@ -88,7 +88,7 @@ SegmentLayout::SegmentLayout(uint32_t n) : ranks(n) {
   // of 128 KiB to 1 MiB are 1.03 to 1.5 times as fast, pingpong of 128 KiB to 4 MiB 1.06 to 1.14 (Zen 3; two
   // ranks only: three and four on two CPUs lost up to a fifth with a longer outbox).
   constexpr size_t kRings = size_t{1450} << 10, kOutbox = size_t{1030} << 10, kPacket = size_t{64} << 10;
-  constexpr size_t kRingOfTwo = size_t{1320} << 10, kOutboxOfTwo = size_t{1548} << 10;
+  constexpr size_t kRingOfTwo = size_t{1304} << 10, kOutboxOfTwo = size_t{1548} << 10;
   constexpr size_t kPacketOfTwo = size_t{256} << 10;
   const size_t peers = n - 1;
   block_bytes = std::clamp(size_t{512 << 10} / peers / kPage * kPage, size_t{16} << 10, size_t{512} << 10);

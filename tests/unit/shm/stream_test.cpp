@@ -64,22 +64,28 @@ TEST(Stream, TwoRanksStayClose) {
     const Choices choices(*CostModel::create(only(Protocol::kStream)), {2});
     DirectPath root(segments, 0, choices), reader(segments, 1, choices);
     std::vector<int32_t> data(chunks * kChunk, 7), received(data.size());
+    std::vector<int32_t> next(kChunk, 8), next_received(next.size());
     const auto broadcast = [&](DirectPath& path, std::vector<int32_t>& buffer) {
       return path.make(
           {pattern::kBroadcast, buffer.data(), buffer.data(), buffer.size(), FLOE_INT32, 0, 0, 5});
     };
+    const auto ends = [](DirectOperation& operation) {
+      Poll poll = Poll::kMoved;
+      for (int i = 0; i < 100 && poll != Poll::kDone; ++i) poll = operation.poll();
+      return poll == Poll::kDone;
+    };
     auto given = broadcast(root, data);
-    Poll poll = Poll::kMoved;
-    for (int i = 0; i < 100 && poll != Poll::kDone; ++i) poll = given.poll();
-    EXPECT_EQ(poll == Poll::kDone, chunks == 3);
+    EXPECT_TRUE(ends(given)) << chunks;
+    auto next_given = broadcast(root, next);
+    const bool ended = ends(next_given);
+    EXPECT_EQ(ended, chunks == 3);  // 256 KiB in all; else the reader must have taken one
     auto taken = broadcast(reader, received);
-    bool done = false;
-    for (int i = 0; i < 100 && !done; ++i) {
-      if (poll != Poll::kDone) poll = given.poll();
-      done = taken.poll() == Poll::kDone;
-    }
-    EXPECT_TRUE(done);
+    EXPECT_TRUE(ends(taken));
+    EXPECT_TRUE(ended || ends(next_given));
+    auto next_taken = broadcast(reader, next_received);
+    EXPECT_TRUE(ends(next_taken));
     EXPECT_EQ(received, data);
+    EXPECT_EQ(next_received, next);
   }
 }
 

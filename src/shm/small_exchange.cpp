@@ -116,7 +116,7 @@ void SmallExchange::combine() {
   }
   what_.keep_own(0, bytes);
   for (uint32_t rank = 0; rank < n; ++rank)
-    if (what_.reads_from(rank)) what_.keep(rank, data(rank), 0, bytes, copy_from_peer);
+    if (what_.reads_from(rank)) what_.keep(rank, data(rank), 0, bytes, copier(way()));
 }
 
 Poll SmallExchange::poll() {

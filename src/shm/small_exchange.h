@@ -76,9 +76,9 @@ inline void copy_small(std::byte* to, const std::byte* from, uint64_t bytes) {
   if (to != from) copy_bytes(to, from, bytes);
 }
 
-// Of what a peer has published. Some lines one after the other: where they come from another core,
-// memmove(), which loads all of 256 B before it stores any, takes twice as long.
-inline void copy_from_peer(std::byte* to, const std::byte* from, uint64_t bytes) {
+// From a slot of a peer. Some lines one after the other: where they come from another core, memmove(),
+// which loads all of 256 B before it stores any, takes twice as long.
+inline void copy_from_slot(std::byte* to, const std::byte* from, uint64_t bytes) {
   constexpr uint64_t kLine = SmallSlot::kLine, kMost = 1024;
   if (bytes <= kLine || bytes > kMost) return copy_small(to, from, bytes);
   const auto line = [&](uint64_t at) { copy_small(to + at, from + at, kLine); };
@@ -88,9 +88,10 @@ inline void copy_from_peer(std::byte* to, const std::byte* from, uint64_t bytes)
 
 class SmallExchange {
  public:
-  // Where the data of a turn is, and who waits. Two ranks that both read exchange more than a few lines: each
-  // writes into the one of two buffers that it read in the exchange before, whose lines have come over with
-  // what was read. Nobody else has a use for it: the peer wrote it then, and reads the other one now.
+  // Where the data of a turn is, and who waits. Two ranks that both read exchange more lines than are fetched
+  // with the flag: each writes into the one of two buffers that it read in the exchange before, whose lines
+  // have come over with what was read. Nobody else has a use for it: the peer wrote it then, and reads the
+  // other one now. Less takes up to a fifth longer so.
   enum class Way : uint8_t {
     kAhead,      // in its slot; this rank waits for nobody, and may be ahead of those who read it
     kAnswered,   // in its slot; this rank waits for what they publish
@@ -98,10 +99,11 @@ class SmallExchange {
   };
   // `answered`: whether this rank reads, too.
   static Way way(const Pattern& pattern, uint64_t slot_bytes, uint32_t ranks, bool answered) {
-    constexpr uint64_t kLeast = 1024;
-    if (pattern.exchanges() && ranks == 2 && slot_bytes >= kLeast) return Way::kExchanged;
+    if (pattern.exchanges() && ranks == 2 && slot_bytes > SmallSlot::kFew) return Way::kExchanged;
     return answered ? Way::kAnswered : Way::kAhead;
   }
+  // For what a peer has published. Line after line an exchange takes longer: blocks of 1 KiB a third (Zen 5).
+  static Movement::Copy& copier(Way way) { return way == Way::kExchanged ? copy_small : copy_from_slot; }
   // What outlives an operation.
   struct State {
     explicit State(uint32_t ranks) : seen(ranks) {}

@@ -68,7 +68,7 @@ bool SmallRepeat::operator()(const void* send, void* recv, uint32_t hash, int lo
     if (fetches_ahead_) fetch_ahead(rank, turn);
     const std::byte* const data = state_->data(*ranks_, rank, turn, slot_bytes_, way_) + offset;
     sources[rank] = data;
-    if (!reduction_) copy_from_peer(to + rank * recv_stride_, data, block_);
+    if (!reduction_) SmallExchange::copier(way_)(to + rank * recv_stride_, data, block_);
   }
   if (reduction_) (*reduction_)(recv, sources.data());
   return true;

@@ -12,14 +12,13 @@ namespace {
 
 // Measured on two cores of AMD EPYCs under KVM, which moves them, by floe-bench --tune on two ranks: the
 // geometric mean of a Zen 5 and a Zen 4, of each the median of eight and seven runs, far three and seven.
-// Near is where an exchange of flags took 60 to 75 ns, far where it took 270. Zen 5 near alone: 63, {46, 34},
-// {129, 15.8}, {115, 12.4}; Zen 4: 76, {80, 95}, {216, 82}, {174, 37}. `turn`: what the return line's second
-// wait adds to 4 to 16 KiB of five to eight ranks on two cores, for each of the ranks that share one.
-// exchange: a Zen 5 alone, {62, 9.9} beside a small of {26, 34} near and {90, 23} beside {60, 80} far, and as
-// much beside small here.
+// Near is where an exchange of flags took 60 to 75 ns, far where it took 270. Zen 5 near alone: 63, {46, 17},
+// {129, 15.8}, {115, 12.4}; Zen 4: 76, {80, 95}, {216, 82}, {174, 37}. exchange: a Zen 5 alone, {62, 9.9}
+// near and {90, 23} far, moved by as much as small's start differs there and here. `turn`: what ranks that
+// share a CPU take longer, two to eight on one or two.
 constexpr Coefficients kNear = {
-    69'000, 2'300'000, {61'000, 57'000}, {167'000, 36'000}, {141'000, 21'400}, {100'000, 16'600}};
-constexpr Coefficients kFar = {274'000,           2'300'000,         {163'000, 194'000},
+    69'000, 2'300'000, {61'000, 40'000}, {167'000, 36'000}, {141'000, 21'400}, {100'000, 16'600}};
+constexpr Coefficients kFar = {274'000,           2'300'000,         {163'000, 140'000},
                                {451'000, 61'000}, {228'000, 52'000}, {244'000, 55'000}};
 
 constexpr uint64_t kNoLimit = std::numeric_limits<uint64_t>::max();
@@ -149,29 +148,33 @@ uint64_t Cost::most(Protocol protocol) const {
 }
 
 Cost::Work Cost::work(Protocol protocol) const {
-  const uint64_t n = where_.ranks, peers = n - 1;
+  const uint64_t n = where_.ranks, peers = n - 1, sharing = where_.ranks_per_cpu;
   // The reader has `sources` slots to read, after each of their owners has filled its own with `filled`
   // blocks; or while it fills its next one.
   const uint64_t sources = pattern_.publish == Pattern::Ranks::kRoot ? 1 : peers;
   const uint64_t filled = pattern_.block_each ? peers : 1;
-  if (protocol != Protocol::kReturnLine)
-    return {1, n * (one_way(pattern_) ? std::max(filled, sources) : filled + sources)};
+  if (protocol != Protocol::kReturnLine) {
+    if (!one_way(pattern_)) return {1, n * (filled + sources), sharing};
+    // The one that has most to do, and those beside it on its CPU, which do what the others do.
+    return {1, n * (std::max(filled, sources) + (sharing - 1) * std::min(filled, sources)), 1};
+  }
   // Of a block's n parts each rank puts those that others own, reads its own from all of them, and returns it
   // to those who want it; they take the others'.
   const uint64_t wanting = pattern_.read == Pattern::Ranks::kAll ? peers : 1;
   // Lines from which their writer takes no result back have not been returned to it: twice as dear, for two
-  // ranks.
-  const uint64_t price = pattern_.read == Pattern::Ranks::kAll ? 1 : 2;
-  return {2, price * (peers + peers + wanting + peers)};
+  // ranks. Those of ranks on its own CPU are there.
+  const uint64_t price = pattern_.read == Pattern::Ranks::kAll || sharing > 1 ? 1 : 2;
+  return {2, price * (peers + peers + wanting + peers), sharing};
 }
 
 uint64_t Cost::turns(Protocol protocol) const {
   const uint64_t sharing = where_.ranks_per_cpu;
   if (sharing == 1) return 0;
-  // All of them come to where they wait, and all go on. The return line has them wait twice: of two, who is
-  // the last to put can add at once, and who is the last to add can go on at once, so it is no more than one
-  // round.
-  return protocol == Protocol::kReturnLine && sharing > 2 ? 2 * sharing : sharing;
+  // All of them come to where they wait, and all go on. The return line has them wait twice, but of two, who
+  // is the last to put can add at once. Who only publishes need not wait: its readers come to several
+  // operations in one turn.
+  if (protocol == Protocol::kReturnLine) return sharing == 2 ? 3 : 2 * sharing;
+  return one_way(pattern_) ? 0 : sharing;
 }
 
 int64_t Cost::fixed(Protocol protocol) const {
@@ -183,11 +186,12 @@ int64_t Cost::fixed(Protocol protocol) const {
 }
 
 int64_t Cost::kib(Protocol protocol) const {
-  const int64_t all = c_.of(protocol).kib * static_cast<int64_t>(work(protocol).blocks_by_ranks) /
-                      where_.ranks * where_.ranks_per_cpu;
+  const Work w = work(protocol);
+  const int64_t all = c_.of(protocol).kib * static_cast<int64_t>(w.blocks_by_ranks) / where_.ranks *
+                      static_cast<int64_t>(w.times);
   // Each KiB that two ranks exchange takes less (Zen 5, all_gather of blocks of 8 to 48 KiB: as in the large
   // exchange).
-  return protocol == Protocol::kSmall && exchanges() ? all * 2 / 7 : all;
+  return protocol == Protocol::kSmall && exchanges() ? all * 2 / 5 : all;
 }
 
 uint64_t Cost::charged(Protocol protocol, uint64_t block_bytes) {

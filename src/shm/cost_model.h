@@ -1,11 +1,11 @@
 // Which protocol carries a collective on shared memory: the one that a small model expects to be the fastest.
 //
 // One operation takes, on the path through the ranks that have most to do,
-//     (start + flag * flags + KiB * bytes) * ranks that share a CPU + turn * turns
-// where flags, bytes (what is copied into shared memory, read there, and returned) and turns are counted, and
-// the coefficients are measured: floe-bench --tune. All is in integers, so that ranks come to the same choice
-// whatever compilers built them. Evaluated when a communicator is made; what remains are limits to compare
-// with.
+//     (start + flag * flags) * ranks that share a CPU + KiB * bytes + turn * turns
+// where flags, bytes (what a CPU copies into shared memory, reads there, and returns) and turns are counted,
+// and the coefficients are measured: floe-bench --tune. All is in integers, so that ranks come to the same
+// choice whatever compilers built them. Evaluated when a communicator is made; what remains are limits to
+// compare with.
 #pragma once
 
 #include <algorithm>
@@ -104,6 +104,7 @@ class Cost {
   struct Work {
     uint64_t flags;            // waited for: those of several ranks at once
     uint64_t blocks_by_ranks;  // blocks copied in, read or returned, times the number of ranks
+    uint64_t times;            // by how many ranks of a CPU
   };
   Work work(Protocol protocol) const;
   // How often a CPU that ranks share goes from one to the next.

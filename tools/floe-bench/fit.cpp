@@ -69,6 +69,7 @@ void fit_turn(std::span<const Sample> samples, const Surroundings& where, Coeffi
   for (const Sample& s : samples) {
     const Cost cost(*c, where, s.pattern);
     const auto times = static_cast<double>(cost.turns(s.protocol));
+    if (times == 0) continue;
     turns.push_back(std::max(0.0, (s.ns - cost.ns(s.protocol, s.block_bytes)) / times));
   }
   std::sort(turns.begin(), turns.end());

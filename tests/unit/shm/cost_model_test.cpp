@@ -139,15 +139,28 @@ TEST(CostModel, ExchangesWhatGoesBetweenAllPairs) {
   EXPECT_EQ(Choices(model_of(""), {3})[pattern::kAllGather].at(64 << 10), Protocol::kStream);
 }
 
-// To wait once instead of twice counts for more when each means that all ranks of a CPU get it in turn; of
-// two the one goes on where the other stopped.
-TEST(CostModel, WaitsLessWhereMoreThanTwoRanksShareACpu) {
-  const auto at_16_kib = [](uint32_t ranks, uint32_t sharing) {
-    return Choices(model_of(""), {ranks, sharing})[pattern::kAllReduce].at(16 << 10);
+// To wait once instead of twice counts for more when each means that all ranks of a CPU get it in turn.
+TEST(CostModel, WaitsLessWhereRanksShareACpu) {
+  const auto at = [](uint32_t ranks, uint32_t sharing, uint64_t bytes) {
+    return Choices(model_of(""), {ranks, sharing})[pattern::kAllReduce].at(bytes);
   };
-  EXPECT_EQ(at_16_kib(6, 1), Protocol::kReturnLine);
-  EXPECT_EQ(at_16_kib(6, 2), Protocol::kReturnLine);
-  EXPECT_EQ(at_16_kib(6, 3), Protocol::kStream);
+  for (const auto& [ranks, sharing] : {std::pair{4, 2}, {3, 2}, {6, 3}}) {
+    EXPECT_EQ(at(ranks, 1, 8 << 10), Protocol::kReturnLine) << ranks;
+    EXPECT_EQ(at(ranks, sharing, 8 << 10), Protocol::kStream) << ranks;
+    EXPECT_EQ(at(ranks, sharing, 64 << 10), Protocol::kReturnLine) << ranks;
+  }
+}
+
+// Those that only publish need not wait for the root, which alone has most to do: its CPU, not all of them.
+// The return line makes up for that with large blocks.
+TEST(CostModel, LeavesTheRootToAddWhereRanksShareACpu) {
+  for (const uint64_t bytes : {16 << 10, 64 << 10, 128 << 10})
+    for (const auto& [ranks, sharing] : {std::pair{4, 2}, {8, 4}})
+      EXPECT_EQ(Choices(model_of(""),
+                        {static_cast<uint32_t>(ranks), static_cast<uint32_t>(sharing)})[pattern::kReduce]
+                    .at(bytes),
+                Protocol::kStream)
+          << ranks << " of " << bytes;
 }
 
 TEST(CostModel, TakesLongerAcrossCachesAndNodes) {
@@ -205,9 +218,9 @@ TEST(CostModel, IsBounded) {
 TEST(Explain, NamesRangesAndTimesOnBothSidesOfEachLimit) {
   const Surroundings where{2};
   const Coefficients c =
-      model_of("flag=100,small=0,small_kib=350,stream=0,stream_kib=100,return_line=0,return_line_kib=50")
+      model_of("flag=100,small=0,small_kib=250,stream=0,stream_kib=100,return_line=0,return_line_kib=50")
           .at(where);
-  // 100 + 200 x (KiB - 56 B) for the small one, as what two exchange takes 2/7, 200 + 100 x KiB for the
+  // 100 + 200 x (KiB - 56 B) for the small one, as what two exchange takes 2/5, 200 + 100 x KiB for the
   // return line: they meet just below 1136 B.
   EXPECT_THAT(explain(Cost(c, where, pattern::kAllReduce)),
               testing::ElementsAre("small       to 1135 B  (567 B: small 200 ns, return_line 255 ns; "

@@ -19,6 +19,12 @@ inline const bool kCanDemote = [] {
 }();
 #endif
 
+// __builtin_prefetch() alone GCC takes for nothing: it drops calls of functions that do no more than that.
+inline void prefetch(const void* at) {
+  __builtin_prefetch(at);
+  asm volatile("");
+}
+
 // Has this core own the line that `at` is in, so that a store there need not wait for it.
 // __builtin_prefetch() for writing only fetches it where the compiler may not use this instruction, which any
 // x86-64 CPU takes.

@@ -30,8 +30,8 @@ void RingWriter::publish(std::byte* place, size_t bytes) {
   demote(place, bytes, *head_);
   // Not to write: a Zen 5 takes longer where the peer looks at them meanwhile.
   const std::byte* const next = data_ + at_;
-  __builtin_prefetch(next);
-  __builtin_prefetch(next + RingRecord::kAlign);
+  prefetch(next);
+  prefetch(next + RingRecord::kAlign);
 }
 
 bool RingWriter::try_write(const PacketHeader& header, std::span<const std::byte> payload) {

@@ -12,6 +12,7 @@
 #include <cstring>
 #include <span>
 
+#include "base/cache_hints.h"
 #include "base/packet.h"
 #include "shm/copy_out.h"
 #include "shm/segment.h"
@@ -126,8 +127,7 @@ class RingReader {
   // The lines of a record's beginning come at once, and not each when it is read.
   static void prefetch_record(const std::byte* record, uint64_t available) {
     constexpr uint64_t kMost = 1024;
-    for (uint64_t at = 0; at < std::min(available, kMost); at += RingRecord::kAlign)
-      __builtin_prefetch(record + at);
+    for (uint64_t at = 0; at < std::min(available, kMost); at += RingRecord::kAlign) prefetch(record + at);
   }
   // False: no peer of ours writes such a record.
   bool take_swapped(PacketSink& sink, const PacketHeader& header, uint64_t word);
@@ -147,7 +147,7 @@ int RingReader::drain(Sink& sink, int limit) {
   // Acquire: pairs with the release in RingWriter::try_write.
   const uint64_t head = peers_->head.load(std::memory_order_acquire);
   // The lines of a small record cross with the cursor, not after it.
-  for (size_t line = 0; line < expected_; line += RingRecord::kAlign) __builtin_prefetch(data_ + at_ + line);
+  for (size_t line = 0; line < expected_; line += RingRecord::kAlign) prefetch(data_ + at_ + line);
   if (head == read_) return 0;
   prefetch_record(data_ + at_, head - read_);
   int packets = 0;

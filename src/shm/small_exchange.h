@@ -37,7 +37,7 @@ class SmallSlot {
   bool wait(uint64_t wanted, uint64_t end, int looks) const {
     const uint64_t fetched = end <= kLine + kFew ? end : 0;
     for (int look = 0;; ++look) {
-      for (uint64_t at = kLine; at < fetched; at += kLine) __builtin_prefetch(slot_ + at);
+      for (uint64_t at = kLine; at < fetched; at += kLine) prefetch(slot_ + at);
       if (flag() == wanted) return true;
       if (look == looks) return false;
       pause_cpu();
@@ -77,7 +77,8 @@ inline void copy_small(std::byte* to, const std::byte* from, uint64_t bytes) {
 }
 
 // From a slot of a peer. Some lines one after the other: where they come from another core, memmove(),
-// which loads all of 256 B before it stores any, takes twice as long.
+// which loads all of 256 B before it stores any, takes twice as long. Not of an exchange, where it is
+// memmove() that takes less: of blocks of 1 KiB a third (Zen 5, far).
 inline void copy_from_slot(std::byte* to, const std::byte* from, uint64_t bytes) {
   constexpr uint64_t kLine = SmallSlot::kLine, kMost = 1024;
   if (bytes <= kLine || bytes > kMost) return copy_small(to, from, bytes);
@@ -102,8 +103,6 @@ class SmallExchange {
     if (pattern.exchanges() && ranks == 2 && slot_bytes > SmallSlot::kFew) return Way::kExchanged;
     return answered ? Way::kAnswered : Way::kAhead;
   }
-  // For what a peer has published. Line after line an exchange takes longer: blocks of 1 KiB a third (Zen 5).
-  static Movement::Copy& copier(Way way) { return way == Way::kExchanged ? copy_small : copy_from_slot; }
   // What outlives an operation.
   struct State {
     explicit State(uint32_t ranks) : seen(ranks) {}

@@ -1,6 +1,5 @@
 #include "shm/small_repeat.h"
 
-#include <algorithm>
 #include <array>
 
 namespace floe {
@@ -20,7 +19,6 @@ SmallRepeat::SmallRepeat(const LocalRanks& ranks, SmallExchange::State& state, c
   end_ = from_root ? shape.root + 1 : n;
   if (!what.reads(self)) end_ = begin_;
   keeps_own_ = !shape.pattern.reduces && what.keeps_own();
-  fetches_ahead_ = !publishes_;
   slot_bytes_ = what.blocks_in_slot() * block_;
   way_ = SmallExchange::way(shape.pattern, slot_bytes_, n, begin_ != end_);
   if (shape.pattern.reduces && what.reads(self)) reduction_.emplace(shape.count, shape.type, shape.op, n);
@@ -38,18 +36,6 @@ uint64_t SmallRepeat::publish(const void* send, uint32_t hash) const {
   return state_->end(*ranks_, slot_bytes_, hash, way_);
 }
 
-// A rank that only reads is often behind those that only give: what they have published, or will, comes while
-// this turn ends. Where both publish it would take away lines that the peer is about to write.
-inline void SmallRepeat::fetch_ahead(uint32_t rank, uint64_t turn) const {
-  constexpr uint64_t kLine = SmallSlot::kLine, kMostLines = 5;
-  constexpr uint64_t kAhead = 2;
-  const std::byte* const slot = (*ranks_)[rank].small_slot(turn + kAhead);
-  const uint64_t begin = SmallSlot::begin(slot_bytes_) + slot_offset(rank);
-  const uint64_t end = begin + std::min(kMostLines * kLine, block_);
-  __builtin_prefetch(slot);
-  for (uint64_t at = std::max(kLine, begin); at < end; at += kLine) __builtin_prefetch(slot + at);
-}
-
 bool SmallRepeat::operator()(const void* send, void* recv, uint32_t hash, int looks) const {
   const uint32_t self = ranks_->self();
   const uint64_t turn = publish(send, hash);
@@ -65,10 +51,15 @@ bool SmallRepeat::operator()(const void* send, void* recv, uint32_t hash, int lo
     const uint64_t offset = slot_offset(rank);
     if (!slot.wait(wanted, offset == 0 ? SmallSlot::begin(slot_bytes_) + block_ : 0, looks)) return false;
     state_->seen[rank] = turn;
-    if (fetches_ahead_) fetch_ahead(rank, turn);
     const std::byte* const data = state_->data(*ranks_, rank, turn, slot_bytes_, way_) + offset;
     sources[rank] = data;
-    if (!reduction_) SmallExchange::copier(way_)(to + rank * recv_stride_, data, block_);
+    if (reduction_) continue;
+    std::byte* const kept = to + rank * recv_stride_;
+    if (way_ == SmallExchange::Way::kExchanged) {
+      copy_small(kept, data, block_);
+    } else {
+      copy_from_slot(kept, data, block_);
+    }
   }
   if (reduction_) (*reduction_)(recv, sources.data());
   return true;

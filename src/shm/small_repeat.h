@@ -33,7 +33,6 @@ class SmallRepeat {
   uint64_t slot_offset(uint32_t rank) const {
     return Movement::place(shape_.pattern, rank, ranks_->self()) * block_;
   }
-  void fetch_ahead(uint32_t rank, uint64_t turn) const;
 
   const LocalRanks* ranks_;
   SmallExchange::State* state_;
@@ -48,7 +47,6 @@ class SmallRepeat {
   bool publishes_;
   bool one_block_;  // at most, in its slot
   bool keeps_own_;
-  bool fetches_ahead_;
   std::optional<FixedReduction> reduction_;
 };
 

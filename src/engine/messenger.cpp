@@ -324,7 +324,6 @@ void Messenger::deliver(Transfer& receive, const PacketHeader& h, std::span<cons
     return;
   }
   receive.id = next_id_++;
-  receive.copy_ticks = 0;
   receiving_.emplace(receive.id, &receive);
   PacketHeader ready = header(PacketKind::kReady);
   ready.id = h.id;
@@ -336,13 +335,12 @@ void Messenger::on_data(const PacketHeader& h, std::span<const std::byte> payloa
   const auto found = receiving_.find(h.id);
   if (found == receiving_.end()) return bad_packet(h, "data for a message that is not being received");
   Transfer& receive = *found->second;
-  const uint64_t begin = is_large(receive) ? ticks() : 0;
-  const bool whole = take_part(receive, h, payload);
-  if (is_large(receive)) receive.copy_ticks += ticks() - begin;
-  if (!whole) return;
+  if (receive.moved == 0) receive.begin = ticks();
+  if (!take_part(receive, h, payload)) return;
   receiving_.erase(found);
+  // All since the first packet counts: how it is kept also changes how soon the peer can copy what is next.
   if (is_large(receive))
-    keep_trial_.took(static_cast<double>(receive.copy_ticks) / static_cast<double>(receive.bytes));
+    keep_trial_.took(static_cast<double>(ticks() - receive.begin) / static_cast<double>(receive.bytes));
   receive.owner->on_transfer(receive);
 }
 

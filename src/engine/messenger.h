@@ -67,8 +67,7 @@ struct Transfer : Message {
   uint64_t id = 0;       // the messenger's
   uint64_t moved = 0;    // bytes
   uint64_t peer_id = 0;  // of a long send: what the receiver called it
-  // Of a long message: whether its receiver keeps it past the cache, and there when its first packet came, in
-  // ticks().
+  // Of a long receive: whether it is kept past the cache, and when its first packet came, in ticks().
   bool past_cache = false;
   uint64_t begin = 0;
 };

@@ -13,10 +13,10 @@ bool RingWriter::has_room(size_t bytes) {
   return written_ + bytes - seen_tail_ <= capacity_;
 }
 
-std::byte* RingWriter::next_place(PacketKind kind, size_t bytes) {
-  if (wraps(kind, bytes)) {
+std::byte* RingWriter::next_place(size_t bytes) {
+  if (const size_t to_end = capacity_ - at_; bytes > to_end) {
     reinterpret_cast<RingRecord*>(data_ + at_)->word = RingRecord::kSkip;
-    written_ += capacity_ - at_;
+    written_ += to_end;
     at_ = 0;
   }
   return data_ + at_;
@@ -38,8 +38,9 @@ bool RingWriter::try_write(const PacketHeader& header, std::span<const std::byte
   const bool swaps = this->swaps(header.kind, payload.size());
   const bool brief = is_brief(header);
   const size_t need = record_bytes(swaps ? 0 : payload.size(), brief);
-  if (!has_room(wraps(header.kind, need) ? capacity_ - at_ + need : need)) return false;
-  std::byte* const place = next_place(header.kind, need);
+  const size_t to_end = capacity_ - at_;
+  if (!has_room(need > to_end ? to_end + need : need)) return false;
+  std::byte* const place = next_place(need);
   auto* const record = reinterpret_cast<RingRecord*>(place);
   uint64_t word = payload.size() | (brief ? RingRecord::kBrief : 0);
   if (swaps) {
@@ -58,8 +59,8 @@ bool RingWriter::try_write(const PacketHeader& header, std::span<const std::byte
 bool RingWriter::try_write_in_parts(PacketHeader header, std::span<const std::byte> payload) {
   const size_t part = part_bytes(header.bytes);
   if (payload.size() < 2 * part || !swaps(header.kind, payload.size())) return try_write(header, payload);
-  const size_t most = payload.size() / part * record_bytes(0, false);  // of all records
-  if (!has_room(wraps(header.kind, most) ? capacity_ - at_ + most : most)) return false;
+  const size_t record_most = record_bytes(0, false), records = payload.size() / part;
+  if (!has_room((records + 1) * record_most)) return false;  // with a skip
   const uint32_t buffer = swaps_->take();
   std::byte* const to = swaps_->at(buffer);
   for (size_t at = 0, bytes = 0; at < payload.size(); at += bytes) {
@@ -68,7 +69,7 @@ bool RingWriter::try_write_in_parts(PacketHeader header, std::span<const std::by
     copy_bytes(to + at, payload.data() + at, bytes);
     const bool brief = is_brief(header);
     const size_t need = record_bytes(0, brief);
-    std::byte* const place = next_place(header.kind, need);
+    std::byte* const place = next_place(need);
     auto* const record = reinterpret_cast<RingRecord*>(place);
     record->word = bytes | uint64_t{buffer + 1} << RingRecord::kBufferShift |
                    uint64_t{at / RingRecord::kAlign} << RingRecord::kPlaceShift |

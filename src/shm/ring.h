@@ -1,8 +1,8 @@
 // A single-producer, single-consumer ring of packets between two ranks, in the producer's segment.
 //
 // Records are aligned to 64 bytes: a word, PacketHeader, payload, which may be in a swap buffer instead. A
-// record never wraps: a skip mark fills the end, of which a lap may leave out a part. Cursors count bytes
-// since the start and never wrap (64 bits).
+// record never wraps: a skip mark fills the end. Cursors count bytes since the start and never wrap (64
+// bits).
 #pragma once
 
 #include <algorithm>
@@ -61,18 +61,15 @@ inline void copy_header(PacketHeader* to, const PacketHeader& from, bool brief) 
 
 class RingWriter {
  public:
-  // `lap`: what is used of `capacity`, but for packets of kDataPast, which use it all.
   // `own` and `peers`: of either rank, about the other.
   // `swaps`: of the rank that writes, for both directions; outlives this.
-  RingWriter(std::byte* data, size_t capacity, size_t lap, RingCursors& own, const RingCursors& peers,
-             SwapBuffers& swaps)
+  RingWriter(std::byte* data, size_t capacity, RingCursors& own, const RingCursors& peers, SwapBuffers& swaps)
       : data_(data),
         capacity_(capacity),
-        lap_(lap),
         swaps_(&swaps),
         head_(&own.head),
         tail_(&peers.tail),
-        copy_out_(lap, own.trial, {&peers.read}) {}
+        copy_out_(capacity, own.trial, {&peers.read}) {}
 
   // Copies the packet in and publishes it; false if there is no room.
   bool try_write(const PacketHeader& header, std::span<const std::byte> payload);
@@ -89,22 +86,18 @@ class RingWriter {
     return std::clamp(message / 8, kShortestPart, kLongestPart) / RingRecord::kAlign * RingRecord::kAlign;
   }
 
-  // Whether a record of those bytes does not go behind the last one, but to the ring's beginning.
-  bool wraps(PacketKind kind, size_t bytes) const {
-    return at_ + bytes > (kind == PacketKind::kDataPast ? capacity_ : lap_);
-  }
   bool has_room(size_t bytes);
-  std::byte* next_place(PacketKind kind, size_t bytes);  // of a record: behind a skip mark, if need be
+  std::byte* next_place(size_t bytes);  // of a record: behind a skip mark, if need be
   void publish(std::byte* place, size_t bytes);
   // Not what was announced: that is longer than all swap buffers, and its end would go another way than its
   // beginning.
   bool swaps(PacketKind kind, size_t bytes) const {
     return bytes >= SegmentLayout::kSmallestSwap && bytes <= swaps_->bytes() && !swaps_->empty() &&
-           kind != PacketKind::kData && kind != PacketKind::kDataPast;
+           kind != PacketKind::kData;
   }
 
   std::byte* data_;
-  size_t capacity_, lap_;
+  size_t capacity_;
   SwapBuffers* swaps_;
   std::atomic<uint64_t>* head_;
   const std::atomic<uint64_t>* tail_;

@@ -82,17 +82,14 @@ SegmentLayout::SegmentLayout(uint32_t n) : ranks(n) {
   // second-level cache: what is overwritten while it still lies in the reader's takes up to three times as
   // long. Of the rings' part the swap buffers get up to four tenths, as each has room for a packet: with four
   // sevenths, or one, messages that go one way round 8 ranks on 2 CPUs took 10 % longer.
-  // Two ranks, for whom it is 4.8 MiB, have room for packets of 256 KiB: with 128 sendrecv of 192 KiB to 1
-  // MiB takes up to 1.3 times as long, with 192 messages of 1 and 2 MiB up to 1.13 times (Zen 5). Their
-  // blocks lie in the outbox, so that it has half as much again, and a lap of the ring what is left of 4 MiB:
-  // broadcast, gather, scatter and reduce of 128 KiB to 1 MiB are 1.03 to 1.5 times as fast, pingpong of 128
-  // KiB to 4 MiB 1.06 to 1.14 (Zen 3; two ranks only: three and four on two CPUs lost up to a fifth with a
-  // longer outbox). Data that their reader keeps past the cache push nothing out of its second-level cache,
-  // so that a lap had better be twice as long as that: pingpong of 8 and 16 MiB 1.2 to 1.3 (Zen 4, near; of 4
-  // MiB .83, and both ways at once .8 to 1.0, where ordinary stores are as fast).
+  // Two ranks have room for packets of 256 KiB: with 128 sendrecv of 192 KiB to 1 MiB takes up to 1.3 times
+  // as long, with 192 messages of 1 and 2 MiB up to 1.13 times (Zen 5). Their blocks lie in the outbox, so
+  // that it has half as much again, and the ring what is left of 4 MiB: broadcast, gather, scatter and reduce
+  // of 128 KiB to 1 MiB are 1.03 to 1.5 times as fast, pingpong of 128 KiB to 4 MiB 1.06 to 1.14 (Zen 3; two
+  // ranks only: three and four on two CPUs lost up to a fifth with a longer outbox).
   constexpr size_t kRings = size_t{1450} << 10, kOutbox = size_t{1030} << 10, kPacket = size_t{64} << 10;
-  constexpr size_t kRingOfTwo = size_t{2064} << 10, kLapOfTwo = size_t{1304} << 10;
-  constexpr size_t kOutboxOfTwo = size_t{1548} << 10, kPacketOfTwo = size_t{256} << 10;
+  constexpr size_t kRingOfTwo = size_t{1304} << 10, kOutboxOfTwo = size_t{1548} << 10;
+  constexpr size_t kPacketOfTwo = size_t{256} << 10;
   const size_t peers = n - 1;
   block_bytes = std::clamp(size_t{512 << 10} / peers / kPage * kPage, size_t{16} << 10, size_t{512} << 10);
   swap_bytes = n == 2 ? kPacketOfTwo : std::min(kRings / peers / 10, kPacket) / kSmallStagger * kSmallStagger;
@@ -100,7 +97,6 @@ SegmentLayout::SegmentLayout(uint32_t n) : ranks(n) {
   const size_t swaps_bytes = kSwapBuffers * swap_distance();
   ring_bytes =
       n == 2 ? kRingOfTwo : std::max((kRings / peers - swaps_bytes) / kPage * kPage, size_t{16} << 10);
-  ring_lap = n == 2 ? kLapOfTwo : ring_bytes;
   outbox_bytes = n == 2 ? kOutboxOfTwo : kOutbox;
   cursors = round_up(sizeof(SegmentHeader), kPage);
   values = round_up(cursors + n * sizeof(RingCursors), kPage);

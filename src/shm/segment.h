@@ -168,7 +168,6 @@ struct SegmentLayout {
 
   uint32_t ranks;
   size_t ring_bytes;   // one outgoing ring
-  size_t ring_lap;     // what is used of it but for what its reader keeps past the cache
   size_t swap_bytes;   // one swap buffer; 0: there is no room for any
   size_t block_bytes;  // one rank's part of a chunk
   size_t cursors;      // offsets

@@ -7,15 +7,14 @@ namespace floe {
 
 ShmTransport::Link::Link(const Segment& mine, uint32_t self, const Segment& theirs, uint32_t peer)
     : swaps(mine.swap_buffers(peer), theirs.swap_buffers(self), self < peer, mine.layout()),
-      out(mine.ring(peer), mine.layout().ring_bytes, mine.layout().ring_lap, mine.cursors(peer),
-          theirs.cursors(self), swaps),
+      out(mine.ring(peer), mine.layout().ring_bytes, mine.cursors(peer), theirs.cursors(self), swaps),
       in(theirs.ring(self), mine.layout().ring_bytes, mine.cursors(peer), theirs.cursors(self), swaps) {}
 
 ShmTransport::ShmTransport(std::vector<std::shared_ptr<Segment>> segments, uint32_t self)
     : segments_(std::move(segments)), self_(self) {
   const SegmentLayout& layout = segments_[self]->layout();
   // At least three records fit, so that the writer fills one while the reader empties another.
-  max_payload_ = layout.ring_lap / 3 - RingRecord::kAlign - payload_offset(layout.ring_lap, false);
+  max_payload_ = layout.ring_bytes / 3 - RingRecord::kAlign - payload_offset(layout.ring_bytes, false);
   if (layout.swap_bytes != 0) max_payload_ = std::min(max_payload_, layout.swap_bytes);
   published_.resize(segments_.size());
   for (uint32_t peer = 0; peer < segments_.size(); ++peer) {

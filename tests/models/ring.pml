@@ -1,13 +1,11 @@
 /* The packet ring (src/shm/ring.h): records of up to half the ring that never wrap, skip marks, 64-bit cursors.
- * Some use all of it, and others a lap, of which they fill up to half.
  *
  * Shown: the reader gets every record once, whole and in order, and never reads a unit that the writer is
  * changing; neither side waits for ever while the other has room or records, and with -DDEATH either ends although the
  * other dies anywhere, the reader with all that was published.
  *
- * -DBUG_HEAD_FIRST, -DBUG_NO_SKIP, -DBUG_TAIL_FIRST, -DBUG_LONG_RECORD, -DBUG_LONG_IN_LAP must each be found. */
+ * -DBUG_HEAD_FIRST, -DBUG_NO_SKIP, -DBUG_TAIL_FIRST, -DBUG_LONG_RECORD must each be found. */
 #define UNITS 6
-#define LAP 4
 #define RECORDS 6
 #define SKIP 255
 
@@ -24,29 +22,21 @@ bool writer_dead, reader_dead;
 
 active proctype writer() {
   byte written, record = 1, need, skip_units, i;
-  bool past;
   do
   :: record > RECORDS -> break
   :: else ->
     if
-    :: past = true
-    :: past = false
-    fi;
-    if
     :: need = 1
     :: need = 2
-    :: past -> need = 3
-#ifdef BUG_LONG_IN_LAP
     :: need = 3
-#endif
 #ifdef BUG_LONG_RECORD /* longer than half: behind a skip it may never fit */
-    :: past -> need = 4
+    :: need = 4
 #endif
     fi;
     skip_units = 0;
     if
 #ifndef BUG_NO_SKIP
-    :: written % UNITS + need > (past -> UNITS : LAP) -> skip_units = UNITS - written % UNITS
+    :: need > UNITS - written % UNITS -> skip_units = UNITS - written % UNITS
 #endif
     :: else
     fi;

@@ -52,7 +52,6 @@ TEST_F(MessengerTest, LargeMessagesAreKeptBothWays) {
   };
   EXPECT_EQ(0, past_of(6, kCache / 4 - 1));
   EXPECT_EQ(5, past_of(8, kCache / 4));  // five, then three that are not
-  EXPECT_EQ(from_a.past, 5 * 10) << "the sender is told";
   EXPECT_EQ(0, past_of(6, kMaxPayload));
   EXPECT_TRUE(b.problem().ok());
 }

@@ -24,12 +24,11 @@ struct Memory {
 
 // What goes one way.
 struct Ring {
-  explicit Ring(size_t lap = kCapacity) : writer{data, kCapacity, lap, writers, readers, writers_swaps} {}
   Memory memory;
   alignas(64) std::byte data[kCapacity] = {};
   RingCursors writers{}, readers{};
   SwapBuffers writers_swaps = memory.swaps(0), readers_swaps = memory.swaps(1);
-  RingWriter writer;
+  RingWriter writer{data, kCapacity, writers, readers, writers_swaps};
   RingReader reader{data, kCapacity, readers, writers, readers_swaps};
 };
 
@@ -38,7 +37,7 @@ struct Pair {
   struct Rank {
     Rank(Pair& pair, int self)
         : swaps(pair.memory.swaps(self)),
-          out(pair.data[self], kCapacity, kCapacity, pair.cursors[self], pair.cursors[1 - self], swaps),
+          out(pair.data[self], kCapacity, pair.cursors[self], pair.cursors[1 - self], swaps),
           in(pair.data[1 - self], kCapacity, pair.cursors[self], pair.cursors[1 - self], swaps) {}
     SwapBuffers swaps;
     RingWriter out;

@@ -66,50 +66,6 @@ TEST(Ring, RefusesWhenFullAndAcceptsAfterDraining) {
   EXPECT_TRUE(ring->writer.try_write(numbered(written, PacketKind::kData), payload));
 }
 
-// All else stays within a lap, whatever came before it.
-TEST(Ring, WhatIsKeptPastTheCacheUsesAllOfIt) {
-  constexpr size_t kLap = kCapacity / 2, kEdge = kLap + RingRecord::kAlign;  // with a skip mark
-  auto ring = std::make_unique<Ring>(kLap);
-  std::mt19937 random(1);
-  Collect sink;
-  uint64_t written = 0, read = 0;
-  const auto run = [&](std::initializer_list<PacketKind> kinds) {
-    std::fill(ring->data + kEdge, ring->data + kCapacity, std::byte{0xa5});
-    for (const uint64_t end = written + 3000; written < end;) {
-      const PacketKind kind = kinds.begin()[random() % kinds.size()];
-      if (random() % 4 != 0 && ring->writer.try_write(numbered(written, kind), payload_of(written))) {
-        ++written;
-        continue;
-      }
-      const size_t before = sink.packets.size();
-      ASSERT_GE(ring->reader.drain(sink, 1 + static_cast<int>(random() % 3)), 0);
-      ASSERT_TRUE(sink.packets.size() > before || read == written) << "neither goes on";
-      for (const auto& [header, payload] : sink.packets) {
-        ASSERT_EQ(header.tag, read);
-        ASSERT_EQ(payload, payload_of(read));
-        ++read;
-      }
-      sink.packets.clear();
-    }
-  };
-  const auto used = [&] {
-    return std::any_of(ring->data + kEdge, ring->data + kCapacity,
-                       [](std::byte b) { return b != std::byte{0xa5}; });
-  };
-  run({PacketKind::kEager, PacketKind::kData});
-  EXPECT_FALSE(used());
-  run({PacketKind::kDataPast, PacketKind::kData});
-  EXPECT_TRUE(used());
-  while (ring->reader.drain(sink, 1) > 0) ++read;
-  EXPECT_EQ(read, written);
-  ASSERT_TRUE(ring->writer.try_write(numbered(written), {}));  // behind the lap's end this one goes back
-  ASSERT_EQ(ring->reader.drain(sink, 1), 1);
-  sink.packets.clear();
-  read = ++written;
-  run({PacketKind::kMore});
-  EXPECT_FALSE(used());
-}
-
 TEST(Ring, TakesTheLargestRecordAtEveryPosition) {
   auto ring = std::make_unique<Ring>();
   const std::vector<std::byte> large(kCapacity / 3 - RingRecord::kAlign - payload_offset(kCapacity, true));

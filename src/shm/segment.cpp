@@ -101,7 +101,7 @@ SegmentLayout::SegmentLayout(uint32_t n) : ranks(n) {
   cursors = round_up(sizeof(SegmentHeader), kPage);
   values = round_up(cursors + n * sizeof(RingCursors), kPage);
   small = round_up(values + kValues * kValueBytes, kPage);
-  exchange = round_up(small + small_offset(1, kSmallSlots), kPage);
+  exchange = round_up(small + narrow_offset(1, kSmallSlots, kLineSlot), kPage);
   rings = round_up(exchange + kExchangeBytes + kSmallStagger, kPage);
   swaps = rings + peers * ring_bytes;
   blocks = round_up(swaps + peers * kSwapBuffers * swap_distance(), kPage);

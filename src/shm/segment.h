@@ -20,7 +20,7 @@ namespace floe {
 // also reads what the peer was called with.
 class Flag {
  public:
-  static constexpr int kHashBits = 24;
+  static constexpr int kHashBits = 24, kCounterBits = 64 - kHashBits;
   static uint64_t word(uint64_t counter, uint32_t hash) {
     return counter << kHashBits | (hash & ((1u << kHashBits) - 1));
   }
@@ -28,9 +28,12 @@ class Flag {
   // Whether it has come to `counter`. Right for any two less than 2^39 apart: 40 bits do wrap, after a day of
   // nothing but the smallest operations.
   static bool reached(uint64_t word, uint64_t wanted) {
-    constexpr int kCounterBits = 64 - kHashBits;
+    return within(word, wanted, uint64_t{1} << (kCounterBits - 1));
+  }
+  // Whether it is one of the `many` from `wanted` on: for a word that may be any number of turns old.
+  static bool within(uint64_t word, uint64_t wanted, uint64_t many) {
     constexpr uint64_t kMask = (uint64_t{1} << kCounterBits) - 1;
-    return ((counter(word) - wanted) & kMask) < uint64_t{1} << (kCounterBits - 1);
+    return ((counter(word) - wanted) & kMask) < many;
   }
   static uint32_t hash(uint64_t word) { return static_cast<uint32_t>(word & ((1u << kHashBits) - 1)); }
 };
@@ -155,6 +158,13 @@ struct SegmentLayout {
   static constexpr size_t small_offset(size_t owner, uint64_t slot) {
     return owner % 2 * kSmallStagger / 2 + slot * kSmallDistance;
   }
+  // Slots for as much as a line or half of one holds, without gaps, as many of each: a reader finds the next
+  // ones on the line, or fetched ahead of it.
+  static constexpr size_t kLineSlot = 64, kHalfLineSlot = 32;
+  static constexpr size_t kBesideFlagInHalf = kHalfLineSlot - sizeof(uint64_t);
+  static constexpr size_t narrow_offset(size_t owner, uint64_t slot, size_t bytes) {
+    return small_offset(owner, kSmallSlots) + kSmallSlots * (bytes - kHalfLineSlot) + slot * bytes;
+  }
   static constexpr uint32_t kChunkSlots = 2;     // in turn: as many as chunks may be under way
   static constexpr uint32_t kSwapBuffers = 4;    // of each rank, for each peer: see swap_buffers.h
   static constexpr size_t kSmallestSwap = 1024;  // bytes
@@ -208,6 +218,11 @@ class Segment {
   // One of the kSmallSlots slots: a Flag, then data.
   std::byte* small_slot(uint64_t turn) const {
     return small_ + turn % SegmentLayout::kSmallSlots * SegmentLayout::kSmallDistance;
+  }
+  // One of as many narrow ones, of kLineSlot or kHalfLineSlot bytes.
+  std::byte* narrow_slot(uint64_t turn, size_t bytes) const {
+    return base_ + layout_.small +
+           SegmentLayout::narrow_offset(owner_ % 2, turn % SegmentLayout::kSmallSlots, bytes);
   }
   // One of the two buffers for what two ranks exchange, kExchangeBytes long.
   std::byte* exchange() const {

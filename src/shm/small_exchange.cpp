@@ -24,6 +24,11 @@ void copy(std::byte* to, const std::byte* from, uint64_t bytes) {
   std::memcpy(to + last, &words[1], sizeof(uint64_t));
 }
 
+// Whether a turn, one of the last kSmallSlots, has been published there. No peer is as far ahead as that.
+bool has_come(uint64_t flag, uint64_t turn) {
+  return Flag::within(flag, turn, 2 * SegmentLayout::kSmallSlots);
+}
+
 }  // namespace
 
 // ---- What outlives an operation -------------------------------------------------------------------------
@@ -34,9 +39,9 @@ bool SmallExchange::State::find_room(const LocalRanks& ranks, uint32_t rank, int
   constexpr uint64_t kSlots = SegmentLayout::kSmallSlots;
   const uint64_t needed = turn + 2 - kSlots, half = needed + kSlots / 2 - 1;
   for (const uint64_t wanted : {half, needed}) {
-    const SmallSlot slot(ranks[rank], wanted);
+    const SmallSlot slot = this->slot(ranks[rank], wanted);
     for (int look = 0; look <= looks; ++look) {
-      if (!Flag::reached(slot.flag(), wanted)) continue;
+      if (!has_come(slot.flag(), wanted)) continue;
       seen[rank] = wanted;
       return true;
     }
@@ -45,33 +50,34 @@ bool SmallExchange::State::find_room(const LocalRanks& ranks, uint32_t rank, int
 }
 
 uint64_t SmallExchange::State::publish(const LocalRanks& ranks, const void* data, uint64_t bytes,
-                                       uint32_t hash, Way way) {
-  if (way == Way::kExchanged) {
+                                       uint32_t hash, SmallWay way) {
+  if (way == SmallWay::kExchanged) {
     copy_bytes(begin(ranks, bytes, way), data, bytes);
     return end(ranks, bytes, hash, way);
   }
-  seen[ranks.self()] = ++turn;
-  const SmallSlot slot(ranks.own(), turn);
+  take_turn(ranks, way);
+  const SmallSlot slot(ranks.own(), turn, way);
   copy(slot.data(bytes), static_cast<const std::byte*>(data), bytes);
   slot.publish(Flag::word(turn, hash));
   // Who is ahead of those who read has no time to spend on more than a few lines.
-  if (way == Way::kAnswered || bytes <= SmallSlot::kFew) slot.pass_on(bytes);
+  if (way == SmallWay::kAnswered || bytes <= SmallSlot::kFew) slot.pass_on(bytes);
   take_back(ranks, bytes, way);
   return turn;
 }
 
-std::byte* SmallExchange::State::begin(const LocalRanks& ranks, uint64_t bytes, Way way) {
-  seen[ranks.self()] = ++turn;
-  if (way == Way::kExchanged) ++exchanges;
+std::byte* SmallExchange::State::begin(const LocalRanks& ranks, uint64_t bytes, SmallWay way) {
+  take_turn(ranks, way);
+  if (way == SmallWay::kExchanged) ++exchanges;
   return data(ranks, ranks.self(), turn, bytes, way);
 }
 
-uint64_t SmallExchange::State::end(const LocalRanks& ranks, uint64_t bytes, uint32_t hash, Way way) const {
-  const SmallSlot slot(ranks.own(), turn);
+uint64_t SmallExchange::State::end(const LocalRanks& ranks, uint64_t bytes, uint32_t hash,
+                                   SmallWay way) const {
+  const SmallSlot slot(ranks.own(), turn, way);
   slot.publish(Flag::word(turn, hash));
-  if (way == Way::kExchanged && bytes <= kMostDemoted)
+  if (way == SmallWay::kExchanged && bytes <= kMostDemoted)
     demote(data(ranks, ranks.self(), turn, bytes, way), bytes);
-  if (way != Way::kAhead) slot.pass_on(way == Way::kAnswered ? bytes : 0);
+  if (way != SmallWay::kAhead) slot.pass_on(way == SmallWay::kAnswered ? bytes : 0);
   take_back(ranks, bytes, way);
   return turn;
 }
@@ -84,7 +90,7 @@ bool SmallExchange::find_room(uint32_t peer) const {
   uint64_t& seen = state_->seen[peer];
   // Its latest turn if it is up to date, which lasts for some turns; else the one that is needed.
   for (const uint64_t turn : {last, needed})
-    if (seen < turn && Flag::reached(flag(peer, turn), turn)) seen = turn;
+    if (seen < turn && has_come(state_->slot((*ranks_)[peer], turn).flag(), turn)) seen = turn;
   return state_->has_room(peer);
 }
 
@@ -114,10 +120,19 @@ void SmallExchange::combine() {
     if (what_.reads(self)) what_.reduce_all(data, 0, bytes);
     return;
   }
-  Movement::Copy& copy = way() == Way::kExchanged ? copy_small : copy_from_slot;
+  Movement::Copy& copy = way() == SmallWay::kExchanged ? copy_small : copy_from_slot;
   what_.keep_own(0, bytes);
   for (uint32_t rank = 0; rank < n; ++rank)
     if (what_.reads_from(rank)) what_.keep(rank, data(rank), 0, bytes, copy);
+}
+
+// Whether `peer` has published this turn in a slot of another kind: it was called with something else.
+bool SmallExchange::is_elsewhere(uint32_t peer) const {
+  for (const SmallWay other : {SmallWay::kAnswered, SmallWay::kLine, SmallWay::kHalfLine}) {
+    const SmallSlot slot((*ranks_)[peer], turn_, other);
+    if (slot != this->slot(peer) && has_come(slot.flag(), turn_)) return true;
+  }
+  return false;
 }
 
 Poll SmallExchange::poll() {
@@ -129,8 +144,8 @@ Poll SmallExchange::poll() {
   const uint64_t wanted = Flag::word(turn_, what_.args().hash);
   for (; arrived_ < ranks_->size(); ++arrived_) {
     if (!what_.reads_from(arrived_)) continue;
-    const uint64_t word = flag(arrived_, turn_);
-    if (word != wanted && Flag::reached(word, turn_)) return Poll::kMismatch;
+    const uint64_t word = slot(arrived_).flag();
+    if (word != wanted && (has_come(word, turn_) || is_elsewhere(arrived_))) return Poll::kMismatch;
     if (word != wanted) return first ? Poll::kMoved : Poll::kPending;
     state_->seen[arrived_] = turn_;
   }
@@ -140,7 +155,8 @@ Poll SmallExchange::poll() {
 
 bool SmallExchange::waits_for(uint32_t peer) const {
   if (turn_ == 0) return !state_->has_room(peer) && !find_room(peer);
-  return peer >= arrived_ && what_.reads_from(peer) && !Flag::reached(flag(peer, turn_), turn_);
+  return peer >= arrived_ && what_.reads_from(peer) && !has_come(slot(peer).flag(), turn_) &&
+         !is_elsewhere(peer);
 }
 
 }  // namespace floe

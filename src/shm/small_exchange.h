@@ -18,11 +18,28 @@
 
 namespace floe {
 
+// Where the data of a turn is, and who waits.
+enum class SmallWay : uint8_t {
+  // In a slot of its own: of those who read all, or of more than fits beside a flag.
+  kAnswered,  // this rank waits for what they publish
+  kAhead,     // this rank waits for nobody, and may be ahead of those who read it
+  // Two ranks that both read exchange more lines than are fetched with the flag: each writes into the one of
+  // two buffers that it read in the exchange before, whose lines have come over with what was read. Nobody
+  // else has a use for it: the peer wrote it then, and reads the other one now. Less takes up to a fifth
+  // longer so.
+  kExchanged,
+  // In a narrow slot: what fits beside a flag, where not all wait for all, so that one may be ahead. Half a
+  // line each takes half as long as a slot of its own between caches, two thirds within one; a line 4/5 and
+  // 2/3 (Zen 4). Where all wait for all it takes up to 1.4 times as long: lines to be written are taken away.
+  kLine,
+  kHalfLine,
+};
+
 // A rank's slot of a turn: its flag, and its data beside it if there is room in the flag's line. More begins
 // on the next line, so that no load crosses two: 128 B to 1 KiB take 3 to 10 % less (Zen 5, near).
 class SmallSlot {
  public:
-  SmallSlot(const Segment& segment, uint64_t turn) : slot_(segment.small_slot(turn)) {}
+  SmallSlot(const Segment& segment, uint64_t turn, SmallWay way) : slot_(at(segment, turn, way)) {}
 
   // Where `bytes` of data begin.
   static constexpr uint64_t begin(uint64_t bytes) {
@@ -52,10 +69,17 @@ class SmallSlot {
   // each other, and not when it is written.
   void take_back() const { prefetch_to_write(slot_); }
 
+  bool operator==(const SmallSlot&) const = default;
+
   static constexpr uint64_t kLine = 64;
   static constexpr uint64_t kFew = 256;
 
  private:
+  static std::byte* at(const Segment& segment, uint64_t turn, SmallWay way) {
+    if (way == SmallWay::kHalfLine) return segment.narrow_slot(turn, SegmentLayout::kHalfLineSlot);
+    if (way == SmallWay::kLine) return segment.narrow_slot(turn, SegmentLayout::kLineSlot);
+    return segment.small_slot(turn);
+  }
   std::atomic<uint64_t>& word() const { return *reinterpret_cast<std::atomic<uint64_t>*>(slot_); }
   std::byte* slot_;
 };
@@ -89,46 +113,51 @@ inline void copy_from_slot(std::byte* to, const std::byte* from, uint64_t bytes)
 
 class SmallExchange {
  public:
-  // Where the data of a turn is, and who waits. Two ranks that both read exchange more lines than are fetched
-  // with the flag: each writes into the one of two buffers that it read in the exchange before, whose lines
-  // have come over with what was read. Nobody else has a use for it: the peer wrote it then, and reads the
-  // other one now. Less takes up to a fifth longer so.
-  enum class Way : uint8_t {
-    kAhead,      // in its slot; this rank waits for nobody, and may be ahead of those who read it
-    kAnswered,   // in its slot; this rank waits for what they publish
-    kExchanged,  // in a buffer
-  };
   // `answered`: whether this rank reads, too.
-  static Way way(const Pattern& pattern, uint64_t slot_bytes, uint32_t ranks, bool answered) {
-    if (pattern.exchanges() && ranks == 2 && slot_bytes > SmallSlot::kFew) return Way::kExchanged;
-    return answered ? Way::kAnswered : Way::kAhead;
+  static SmallWay way(const Pattern& pattern, uint64_t slot_bytes, uint32_t ranks, bool answered) {
+    if (pattern.exchanges())
+      return ranks == 2 && slot_bytes > SmallSlot::kFew ? SmallWay::kExchanged : SmallWay::kAnswered;
+    if (slot_bytes <= SegmentLayout::kBesideFlagInHalf) return SmallWay::kHalfLine;
+    if (slot_bytes <= SegmentLayout::kBesideFlag) return SmallWay::kLine;
+    return answered ? SmallWay::kAnswered : SmallWay::kAhead;
   }
   // What outlives an operation.
   struct State {
     explicit State(uint32_t ranks) : seen(ranks) {}
+    // That of one of the last kSmallSlots turns.
+    SmallSlot slot(const Segment& segment, uint64_t turn) const {
+      return {segment, turn, ways[turn % SegmentLayout::kSmallSlots]};
+    }
     // Whether `rank` has finished the turn whose slot this rank takes next, as far as is known.
     bool has_room(uint32_t rank) const { return seen[rank] + SegmentLayout::kSmallSlots > turn + 1; }
     // Looks up to `looks` times for several turns at once, and then for the one.
     bool find_room(const LocalRanks& ranks, uint32_t rank, int looks);
     // Takes a turn, for which there is room, with the same data for all. Returns its number.
-    uint64_t publish(const LocalRanks& ranks, const void* data, uint64_t bytes, uint32_t hash, Way way);
+    uint64_t publish(const LocalRanks& ranks, const void* data, uint64_t bytes, uint32_t hash, SmallWay way);
     // The same for data that the caller copies to where begin() says.
-    std::byte* begin(const LocalRanks& ranks, uint64_t bytes, Way way);
-    uint64_t end(const LocalRanks& ranks, uint64_t bytes, uint32_t hash, Way way) const;
+    std::byte* begin(const LocalRanks& ranks, uint64_t bytes, SmallWay way);
+    uint64_t end(const LocalRanks& ranks, uint64_t bytes, uint32_t hash, SmallWay way) const;
     // The slot of a turn so far ahead that no peer looks at it yet, to be filled like this one. Not where
     // more lines than that of the flag are written: what they wait for takes longer on a Zen 5 then.
-    void take_back(const LocalRanks& ranks, uint64_t bytes, Way way) const {
+    void take_back(const LocalRanks& ranks, uint64_t bytes, SmallWay way) const {
       constexpr uint64_t kAhead = 4;
-      if (way == Way::kExchanged || bytes > SegmentLayout::kBesideFlag) return;
-      SmallSlot(ranks.own(), turn + kAhead).take_back();
+      if (way == SmallWay::kExchanged || bytes > SegmentLayout::kBesideFlag) return;
+      SmallSlot(ranks.own(), turn + kAhead, way).take_back();
     }
     // The `bytes` that `rank` has published in that turn, the last one that this rank has taken.
-    std::byte* data(const LocalRanks& ranks, uint32_t rank, uint64_t turn, uint64_t bytes, Way way) const {
-      if (way == Way::kExchanged) return ranks[(rank + exchanges) % 2].exchange();
-      return SmallSlot(ranks[rank], turn).data(bytes);
+    std::byte* data(const LocalRanks& ranks, uint32_t rank, uint64_t turn, uint64_t bytes,
+                    SmallWay way) const {
+      if (way == SmallWay::kExchanged) return ranks[(rank + exchanges) % 2].exchange();
+      return SmallSlot(ranks[rank], turn, way).data(bytes);
     }
-    uint64_t turn = 0;           // operations started
-    uint64_t exchanges = 0;      // of them, those whose data was exchanged
+    uint64_t take_turn(const LocalRanks& ranks, SmallWay way) {
+      ways[++turn % SegmentLayout::kSmallSlots] = way;
+      return seen[ranks.self()] = turn;
+    }
+
+    uint64_t turn = 0;                                        // operations started
+    uint64_t exchanges = 0;                                   // of them, those whose data was exchanged
+    std::array<SmallWay, SegmentLayout::kSmallSlots> ways{};  // of the last turns
     std::vector<uint64_t> seen;  // the last turn that each rank, this one too, is known to have published
   };
   // `turn`: the one in which this rank has published its part already.
@@ -139,9 +168,10 @@ class SmallExchange {
   uint32_t mismatch_with() const { return arrived_; }
 
  private:
-  uint64_t flag(uint32_t peer, uint64_t turn) const { return SmallSlot((*ranks_)[peer], turn).flag(); }
+  SmallSlot slot(uint32_t peer) const { return {(*ranks_)[peer], turn_, way()}; }
+  bool is_elsewhere(uint32_t peer) const;
   uint64_t slot_bytes() const { return what_.blocks_in_slot() * what_.block_bytes(); }
-  Way way() const {
+  SmallWay way() const {
     return way(what_.args().pattern, slot_bytes(), ranks_->size(), what_.reads(ranks_->self()));
   }
   bool find_room(uint32_t peer) const;

@@ -21,7 +21,7 @@ bool SmallReduce::operator()(const void* send, void* recv, uint32_t hash, int lo
   const uint64_t wanted = Flag::word(turn, hash);
   std::array<const void*, kMostRanks> sources;
   for (uint32_t rank = 0; rank < n; ++rank) {
-    const SmallSlot slot((*ranks_)[rank], turn);
+    const SmallSlot slot((*ranks_)[rank], turn, way_);
     sources[rank] = rank == self ? send : state_->data(*ranks_, rank, turn, bytes_, way_);
     if (!slot.wait(wanted, SmallSlot::begin(bytes_) + bytes_, looks)) return false;
     state_->seen[rank] = turn;
@@ -29,7 +29,7 @@ bool SmallReduce::operator()(const void* send, void* recv, uint32_t hash, int lo
   reduction_(recv, sources.data());
   for (uint32_t rank = 0; rank < n; ++rank)
     if (rank != self)
-      SmallSlot((*ranks_)[rank], turn).pass_on(way_ == SmallExchange::Way::kExchanged ? 0 : bytes_);
+      SmallSlot((*ranks_)[rank], turn, way_).pass_on(way_ == SmallWay::kExchanged ? 0 : bytes_);
   return true;
 }
 

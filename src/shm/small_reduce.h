@@ -33,7 +33,7 @@ class SmallReduce {
   uint64_t count_;
   int type_, op_;
   uint64_t bytes_;
-  SmallExchange::Way way_;
+  SmallWay way_;
   FixedReduction reduction_;
 };
 

@@ -47,7 +47,7 @@ bool SmallRepeat::operator()(const void* send, void* recv, uint32_t hash, int lo
   for (uint32_t rank = begin_; rank < end_; ++rank) {
     sources[rank] = own;
     if (rank == self) continue;
-    const SmallSlot slot((*ranks_)[rank], turn);
+    const SmallSlot slot((*ranks_)[rank], turn, way_);
     const uint64_t offset = slot_offset(rank);
     if (!slot.wait(wanted, offset == 0 ? SmallSlot::begin(slot_bytes_) + block_ : 0, looks)) return false;
     state_->seen[rank] = turn;
@@ -55,7 +55,7 @@ bool SmallRepeat::operator()(const void* send, void* recv, uint32_t hash, int lo
     sources[rank] = data;
     if (reduction_) continue;
     std::byte* const kept = to + rank * recv_stride_;
-    if (way_ == SmallExchange::Way::kExchanged) {
+    if (way_ == SmallWay::kExchanged) {
       copy_small(kept, data, block_);
     } else {
       copy_from_slot(kept, data, block_);

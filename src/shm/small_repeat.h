@@ -43,7 +43,7 @@ class SmallRepeat {
   uint64_t sent_offset_;  // that of the only other rank
   uint64_t recv_stride_;  // from one source's block to the next in the receive buffer
   uint32_t begin_, end_;  // the ranks that this one reads from, itself apart
-  SmallExchange::Way way_;
+  SmallWay way_;
   bool publishes_;
   bool one_block_;  // at most, in its slot
   bool keeps_own_;

@@ -119,7 +119,10 @@ class Fuzzed {
         break;
       case 4: {
         const uint64_t word = flag();
-        std::memcpy(segment.small_slot(number()), &word, sizeof word);
+        std::byte* const slots[] = {segment.small_slot(number()),
+                                    segment.narrow_slot(number(), SegmentLayout::kLineSlot),
+                                    segment.narrow_slot(number(), SegmentLayout::kHalfLineSlot)};
+        std::memcpy(slots[input_.ConsumeIntegralInRange<size_t>(0, 2)], &word, sizeof word);
         break;
       }
       case 5: {

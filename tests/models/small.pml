@@ -1,10 +1,11 @@
 /* SmallExchange (src/shm/small_exchange.h): slots in turn without acknowledgements, and ranks that die anywhere. In
- * every other turn all ranks have data for all; in the others only the last rank has, and only its peers read.
+ * every other turn all ranks have data for all; in the others only the last rank has, and only its peers read. Every
+ * fourth turn has slots of another kind.
  *
  * Shown: a rank that reads finds what was published for that turn, also while it is still reading; every rank ends, by
  * finishing or with an error, whoever dies; a rank fails only if some rank died that it still needed.
  *
- * -DBUG_NO_ROOM, -DBUG_ONE_SHORT, -DBUG_FLAG_FIRST, -DBUG_NO_SECOND_LOOK must each be found. */
+ * -DBUG_NO_ROOM, -DBUG_ONE_SHORT, -DBUG_OTHER_KIND, -DBUG_FLAG_FIRST, -DBUG_NO_SECOND_LOOK must each be found. */
 #ifndef RANKS
 #define RANKS 3
 #endif
@@ -12,7 +13,8 @@
 #define TURNS 5
 #endif
 #define SLOTS 2
-#define SLOT(turn) ((turn) % SLOTS)
+#define KIND(turn) ((turn) % 4 == 0)
+#define SLOT(turn) (KIND(turn) * SLOTS + (turn) % SLOTS)
 #define PUBLISHES(rank, turn) ((turn) % 2 == 1 || (rank) == RANKS - 1)
 #define READS(rank, turn) ((turn) % 2 == 1 || (rank) != RANKS - 1)
 #define READS_FROM(rank, of, turn) ((rank) != (of) && READS(rank, turn) && PUBLISHES(of, turn))
@@ -22,10 +24,16 @@
 #else
 #define NEEDED(turn) ((turn) + 1 - SLOTS)
 #endif
+/* Where that is found. */
+#ifdef BUG_OTHER_KIND
+#define NEEDED_SLOT(turn) (KIND(turn) * SLOTS + NEEDED(turn) % SLOTS)
+#else
+#define NEEDED_SLOT(turn) SLOT(NEEDED(turn))
+#endif
 
 typedef Rank {
-  byte data[SLOTS];
-  byte flag[SLOTS];
+  byte data[2 * SLOTS];
+  byte flag[2 * SLOTS];
   byte published;  /* ghost: the last turn published */
   bool dead;       /* what its pidfd says */
   bool failed      /* SegmentHeader::state */
@@ -50,10 +58,10 @@ proctype rank(byte self) {
     :: peer < RANKS && (peer == self || turn < SLOTS) -> peer++
     :: peer < RANKS && peer != self && turn >= SLOTS ->
       if
-      :: ranks[peer].flag[SLOT(NEEDED(turn))] >= NEEDED(turn) -> peer++
-      :: ranks[peer].flag[SLOT(NEEDED(turn))] < NEEDED(turn) && (ranks[peer].dead || ranks[peer].failed) ->
+      :: ranks[peer].flag[NEEDED_SLOT(turn)] >= NEEDED(turn) -> peer++
+      :: ranks[peer].flag[NEEDED_SLOT(turn)] < NEEDED(turn) && (ranks[peer].dead || ranks[peer].failed) ->
         if
-        :: ranks[peer].flag[SLOT(NEEDED(turn))] >= NEEDED(turn) -> peer++
+        :: ranks[peer].flag[NEEDED_SLOT(turn)] >= NEEDED(turn) -> peer++
         :: else ->
           assert(ranks[peer].published < NEEDED(turn));
           ranks[self].failed = true;

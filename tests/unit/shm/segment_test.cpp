@@ -22,8 +22,9 @@ TEST(SegmentLayout, PartsDoNotOverlap) {
   for (const uint32_t ranks : {2, 3, 8, 64}) {
     auto segment = Segment::create(ranks, 1, 42);
     ASSERT_TRUE(segment.ok());
-    EXPECT_LE(SegmentLayout::small_offset(1, SegmentLayout::kSmallSlots - 1) + SegmentLayout::kSmallSlotBytes,
-              (*segment)->layout().rings - (*segment)->layout().small);
+    constexpr size_t kLineSlot = SegmentLayout::kLineSlot, kHalfLineSlot = SegmentLayout::kHalfLineSlot;
+    EXPECT_LE(SegmentLayout::narrow_offset(1, SegmentLayout::kSmallSlots, kLineSlot),
+              (*segment)->layout().exchange - (*segment)->layout().small);
     const Segment& s = **segment;
     const auto* base = reinterpret_cast<const std::byte*>(&s.header());
     std::set<std::pair<size_t, size_t>> parts;  // begin, end
@@ -39,8 +40,13 @@ TEST(SegmentLayout, PartsDoNotOverlap) {
     add(s.outbox(0), s.layout().outbox_bytes);
     add(s.exchange(), SegmentLayout::kExchangeBytes);
     count += 2;
-    for (uint32_t turn = 0; turn < SegmentLayout::kSmallSlots; ++turn, ++count)
+    for (uint32_t turn = 0; turn < SegmentLayout::kSmallSlots; ++turn, count += 3) {
       add(s.small_slot(turn), SegmentLayout::kSmallSlotBytes);
+      for (const size_t bytes : {kLineSlot, kHalfLineSlot}) {
+        add(s.narrow_slot(turn, bytes), bytes);
+        EXPECT_EQ(0u, (s.narrow_slot(turn, bytes) - base) % bytes) << "on one line";
+      }
+    }
     for (uint32_t peer = 0; peer < ranks; ++peer) {
       if (peer == 1) continue;
       add(s.ring(peer), s.layout().ring_bytes);

@@ -14,7 +14,7 @@ errors() { # errors OPTION...: how many the exhaustive search finds
   cc -O0 -DSAFETY -DMEMLIM=2048 -DCOLLAPSE -w -o pan pan.c
   ./pan -m1000000 >pan.log # seconds at most: optimised, it would save less than that takes
   # A search that was cut short has shown nothing.
-  if grep -qE 'max search depth too small|out of memory|aborted' pan.log; then
+  if grep -qE 'max search depth too small|out of memory|aborted|MEMLIM' pan.log; then
     cat pan.log >&2
     return 1
   fi

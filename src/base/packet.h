@@ -16,7 +16,7 @@ enum class PacketKind : uint8_t {
   kEager = 1,  // a message of `bytes`; payload: all of it, or the first part
   kMore,       // payload: the next part of the eager message that came last, from `offset` on
   kAnnounce,   // a message that is too long to be eager: `bytes`, sender's id in `id`
-  kReady,      // receiver to sender: `id` is the announced one, data may flow to `peer_id`
+  kReady,      // receiver to sender: `id` is the announced one, data may flow to `offset`
   kData,       // payload: bytes [offset, offset + payload) of the message received as `id`
   kConsumed,   // `bytes` of eager messages have been taken from the unexpected queue
   kProbe,      // what this rank's current collective is, sent when it waits long; payload: none

@@ -20,7 +20,7 @@ namespace floe {
 
 // Where the data of a turn is, and who waits.
 enum class SmallWay : uint8_t {
-  // In a slot of its own: of those who read all, or of more than fits beside a flag.
+  // In a slot of its own: where all wait for all, or of more than fits beside a flag.
   kAnswered,  // this rank waits for what they publish
   kAhead,     // this rank waits for nobody, and may be ahead of those who read it
   // Two ranks that both read exchange more lines than are fetched with the flag: each writes into the one of
@@ -150,9 +150,10 @@ class SmallExchange {
       if (way == SmallWay::kExchanged) return ranks[(rank + exchanges) % 2].exchange();
       return SmallSlot(ranks[rank], turn, way).data(bytes);
     }
-    uint64_t take_turn(const LocalRanks& ranks, SmallWay way) {
-      ways[++turn % SegmentLayout::kSmallSlots] = way;
-      return seen[ranks.self()] = turn;
+    // Begins the next turn.
+    void take_turn(const LocalRanks& ranks, SmallWay way) {
+      seen[ranks.self()] = ++turn;
+      ways[turn % SegmentLayout::kSmallSlots] = way;
     }
 
     uint64_t turn = 0;                                        // operations started

@@ -345,5 +345,22 @@ TEST(Order, IsComparedWhenARankLeavesACallOut) {
   });
 }
 
+// Neither rank reads, and each looks for the other's turns in slots of another kind when it is far ahead.
+TEST(Order, IsComparedWhereEachGivesToTheOther) {
+  expect_noticed([] {
+    Slowest slowest;
+    run_ranks(2, [&](Rank& r) {
+      std::vector<float> data(20);
+      const Call call = r.rank == 0 ? broadcast(2, FLOE_FLOAT32, 0) : gather(10, 0);
+      floe_status_t status = FLOE_OK;
+      for (int turn = 0; turn < 100 && status == FLOE_OK; ++turn)
+        status = slowest.of([&] { return call(r, data.data()); });
+      if (status == FLOE_OK) status = slowest.of([&] { return floe_barrier(r.comm, nullptr); });
+      EXPECT_EQ(FLOE_ERR_MISMATCH, status) << floe_last_error();
+    });
+    return slowest.seconds();
+  });
+}
+
 }  // namespace
 }  // namespace floe::test

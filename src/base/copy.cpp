@@ -31,6 +31,20 @@ __attribute__((target("avx"))) void copy_by_avx(std::byte* to, const std::byte* 
   if (kNonTemporal) _mm_sfence();  // later stores, a flag's among them, come after these
 }
 
+// Four pages.
+__attribute__((target("avx"))) void copy_pages(std::byte* to, const std::byte* from) {
+  constexpr uint64_t kPage = kFourPages / 4, kLine = 64;
+  for (uint64_t line = 0; line < kPage; line += kLine) {
+    for (uint64_t at = line; at < kFourPages; at += kPage) {
+      const auto* const source = reinterpret_cast<const __m256i*>(from + at);
+      auto* const target = reinterpret_cast<__m256i*>(to + at);
+      const __m256i first = _mm256_loadu_si256(source), second = _mm256_loadu_si256(source + 1);
+      _mm256_storeu_si256(target, first);
+      _mm256_storeu_si256(target + 1, second);
+    }
+  }
+}
+
 }  // namespace
 
 void copy_by_vectors(void* to, const void* from, uint64_t bytes) {
@@ -47,12 +61,22 @@ void copy_non_temporal(std::byte* to, const std::byte* from, uint64_t bytes) {
   else
     copy_bytes(to, from, bytes);
 }
+
+void copy_by_pages(void* to, const void* from, uint64_t bytes) {
+  auto* const target = static_cast<std::byte*>(to);
+  const auto* const source = static_cast<const std::byte*>(from);
+  uint64_t at = 0;
+  if (__builtin_cpu_supports("avx"))
+    for (; at + kFourPages <= bytes; at += kFourPages) copy_pages(target + at, source + at);
+  copy_bytes(target + at, source + at, bytes - at);
+}
 #else
 void copy_by_vectors(void* to, const void* from, uint64_t bytes) {
   if (bytes != 0) std::memcpy(to, from, bytes);
 }
 // Nothing has been measured on other machines.
 void copy_non_temporal(std::byte* to, const std::byte* from, uint64_t bytes) { copy_bytes(to, from, bytes); }
+void copy_by_pages(void* to, const void* from, uint64_t bytes) { copy_bytes(to, from, bytes); }
 #endif
 
 }  // namespace floe

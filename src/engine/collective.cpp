@@ -85,11 +85,11 @@ void ScheduledCollective::start(StepId id) {
     messenger_->receive(transfer);
 }
 
-void ScheduledCollective::on_message(Transfer& receive, std::span<const std::byte> payload) {
+void ScheduledCollective::on_message(Transfer& receive, std::span<const std::byte> payload, CopyIn& copy_in) {
   const Step& step = schedule_.steps()[static_cast<size_t>(&receive - transfers_.data())];
   const StepId reader = step.reader;
   if (reader == 0 || missing_[reader] != 1) {
-    TransferOwner::on_message(receive, payload);
+    TransferOwner::on_message(receive, payload, copy_in);
   } else {
     run_local(schedule_.steps()[reader], buffers_, arithmetic_, {step.range, payload.data()});
     ++missing_[reader];  // it has run, and does not become ready

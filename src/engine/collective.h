@@ -54,7 +54,7 @@ class ScheduledCollective final : public Collective, private TransferOwner {
   uint32_t mismatch_with() const override { return mismatch_with_; }
 
  private:
-  void on_message(Transfer& receive, std::span<const std::byte> payload) override;
+  void on_message(Transfer& receive, std::span<const std::byte> payload, CopyIn& copy_in) override;
   void on_transfer(Transfer& transfer) override;
   Poll agree();
   void start_ready();

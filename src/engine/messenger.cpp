@@ -20,16 +20,19 @@ bool try_send(const Messenger::Route& to, const PacketHeader& header, const Mess
 
 // The C library copies more than some 2 KiB by x86's string instruction, which is slow to begin on lines that
 // another core has just written: messages of 3 to 8 KiB took a quarter longer (Zen 4, glibc 2.36).
-void take_out(std::byte* to, std::span<const std::byte> payload) {
+// `all`: bytes of the message. As much may go the other way.
+void take_out(std::byte* to, std::span<const std::byte> payload, uint64_t all, CopyIn& copy_in) {
   constexpr size_t kMost = 16 << 10;
-  return payload.size() < kMost ? copy_by_vectors(to, payload.data(), payload.size())
-                                : copy_bytes(to, payload.data(), payload.size());
+  if (all <= kMost)
+    copy_by_vectors(to, payload.data(), payload.size());
+  else
+    copy_in(to, payload.data(), payload.size(), 2 * all);
 }
 
 }  // namespace
 
-void TransferOwner::on_message(Transfer& receive, std::span<const std::byte> payload) {
-  take_out(receive.data, payload);
+void TransferOwner::on_message(Transfer& receive, std::span<const std::byte> payload, CopyIn& copy_in) {
+  take_out(receive.data, payload, payload.size(), copy_in);
   on_transfer(receive);
 }
 
@@ -175,8 +178,8 @@ bool Messenger::send_at_once(const Message& send) {
 bool Messenger::take_at_once(const Message& receive, const PacketHeader& h,
                              std::span<const std::byte> payload) {
   if (payload.size() != h.bytes) return false;
-  take_out(receive.data, payload);
   Lane& lane = lanes_[h.source];
+  take_out(receive.data, payload, h.bytes, lane.copy_in);
   lane.refusals = 0;
   lane.eager_in += h.bytes;
   consumed(h.source, h.bytes);
@@ -315,10 +318,10 @@ void Messenger::deliver(Transfer& receive, const PacketHeader& h, std::span<cons
   receive.past_cache = !eager && is_large(receive) && keep_trial_.next();
   if (eager) {
     if (payload.size() == h.bytes) {
-      receive.owner->on_message(receive, payload);
+      receive.owner->on_message(receive, payload, lanes_[h.source].copy_in);
       return consumed(h.source, h.bytes);
     }
-    copy_bytes(receive.data, payload.data(), payload.size());
+    take_out(receive.data, payload, h.bytes, lanes_[h.source].copy_in);
     receive.moved = payload.size();
     lanes_[h.source].arriving = &receive;
     return;
@@ -355,7 +358,7 @@ bool Messenger::take_part(Transfer& receive, const PacketHeader& h, std::span<co
   if (receive.past_cache)
     copy_non_temporal(to, payload.data(), payload.size());
   else
-    copy_bytes(to, payload.data(), payload.size());
+    take_out(to, payload, receive.bytes, lanes_[h.source].copy_in);
   receive.moved += payload.size();
   return receive.moved == receive.bytes;
 }

@@ -25,6 +25,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/copy_in.h"
 #include "base/packet.h"
 #include "base/status.h"
 #include "engine/matcher.h"
@@ -36,7 +37,7 @@ class TransferOwner {
  public:
   // What `receive` waits for has come, in one packet, and is at `payload` during the call. By default it is
   // copied.
-  virtual void on_message(Transfer& receive, std::span<const std::byte> payload);
+  virtual void on_message(Transfer& receive, std::span<const std::byte> payload, CopyIn& copy_in);
   // The transfer has ended well; it is not touched any more. One that can't end well fails the whole
   // communicator: see Messenger::problem().
   virtual void on_transfer(Transfer& transfer) = 0;
@@ -150,6 +151,7 @@ class Messenger {
     // The eager message that has come in part: its receive, or where it is kept until there is one.
     Transfer* arriving = nullptr;
     Unexpected* arriving_kept = nullptr;
+    CopyIn copy_in;
     uint32_t refusals = 0;  // since something came that was waited for
     bool empty() const { return control.empty() && messages.empty() && streams.empty(); }
   };

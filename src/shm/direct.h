@@ -126,7 +126,7 @@ class DirectPath {
   Stream::State stream_;
   PairSlots slots_;
   bool blocks_last_ = false;  // the last large operation made used them, and not the outbox
-  PairExchange::State exchange_;
+  Keeping::State exchange_;
   MappedReduce::State mapped_;
 };
 

@@ -13,6 +13,7 @@
 #include <cstdint>
 
 #include "base/copy.h"
+#include "base/copy_in.h"
 #include "base/ticks.h"
 #include "shm/copy_out.h"
 #include "shm/movement.h"
@@ -91,15 +92,30 @@ class Keeping {
     if (what.args().pattern.reduces || bytes < cache_bytes / 2) return 0;
     return bytes < cache_bytes / 3 * 2 ? 4 : bytes < cache_bytes ? 2 : 1;
   }
+  // What outlives an operation.
+  struct State {
+    uint64_t cache_bytes;  // this rank's part of the last-level cache
+    KeepTrial trial;
+    CopyIn copy_in;
+  };
   // `takes`: this rank keeps what peers have.
-  Keeping(KeepTrial& trial, uint64_t stride, bool takes)
-      : trial_(&trial), stride_(stride), past_(stride != 0 && (takes ? trial.next() : trial.usual())) {}
+  Keeping(State& state, const Movement& what, bool takes)
+      : state_(&state),
+        all_(what.kept_bytes()),
+        stride_(stride(what, state.cache_bytes)),
+        past_(stride_ != 0 && (takes ? state.trial.next() : state.trial.usual())) {}
 
-  // For that chunk.
-  Movement::Copy& copy(uint64_t chunk) const {
-    return past_ && chunk % stride_ == 0 ? copy_non_temporal : Movement::ordinary;
+  // For that chunk: of this rank's own block, or of one that a peer has.
+  Movement::Copy& copy_own(uint64_t chunk) const {
+    return past(chunk) ? copy_non_temporal : Movement::ordinary;
   }
-  // keep(): keeps `bytes` that a peer has, with copy().
+  auto copy_peers(uint64_t chunk) const {
+    return [this, chunk](std::byte* to, const std::byte* from, uint64_t bytes) {
+      past(chunk) ? copy_non_temporal(to, from, bytes) : state_->copy_in(to, from, bytes, all_);
+    };
+  }
+  bool past(uint64_t chunk) const { return past_ && chunk % stride_ == 0; }
+  // keep(): keeps `bytes` that a peer has, with copy_peers().
   template <class Keep>
   void operator()(uint64_t bytes, const Keep& keep) {
     if (stride_ == 0) return keep();
@@ -110,11 +126,12 @@ class Keeping {
   // After the last of them. All since the first counts: how it is kept also changes how long the peer takes
   // to copy what is next.
   void end() const {
-    if (bytes_ != 0) trial_->took(static_cast<double>(ticks() - begin_) / static_cast<double>(bytes_));
+    if (bytes_ != 0) state_->trial.took(static_cast<double>(ticks() - begin_) / static_cast<double>(bytes_));
   }
 
  private:
-  KeepTrial* trial_;
+  State* state_;
+  uint64_t all_;  // bytes
   uint64_t stride_;
   bool past_;  // chunks of that stride go past the cache
   uint64_t begin_ = 0, bytes_ = 0;

@@ -6,12 +6,6 @@ namespace floe {
 
 void Movement::ordinary(std::byte* to, const std::byte* from, uint64_t bytes) { copy_bytes(to, from, bytes); }
 
-void Movement::keep(uint32_t source, const std::byte* slot, uint64_t begin, uint64_t bytes,
-                    Copy& copy) const {
-  if (bytes == 0) return;
-  copy(kept(source) + begin, slot + place(source, self_) * bytes, bytes);
-}
-
 void Movement::keep_own(uint64_t begin, uint64_t bytes, Copy& copy) const {
   if (bytes == 0 || !keeps_own() || kept(self_) == sent(self_)) return;
   copy(kept(self_) + begin, sent(self_) + begin, bytes);

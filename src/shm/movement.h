@@ -91,8 +91,10 @@ class Movement {
   // The same part, from the slot of `source`, which publishes; or this rank's own.
   using Copy = void(std::byte* to, const std::byte* from, uint64_t bytes);
   static Copy ordinary;
-  void keep(uint32_t source, const std::byte* slot, uint64_t begin, uint64_t bytes,
-            Copy& copy = ordinary) const;
+  template <class From>
+  void keep(uint32_t source, const std::byte* slot, uint64_t begin, uint64_t bytes, const From& copy) const {
+    if (bytes != 0) copy(kept(source) + begin, slot + place(source, self_) * bytes, bytes);
+  }
   // Whether this rank keeps a block of its own.
   bool keeps_own() const {
     const bool one_for_all = args_.pattern.publish == Pattern::Ranks::kRoot && !args_.pattern.block_each;

@@ -18,13 +18,8 @@ namespace floe {
 
 class PairExchange {
  public:
-  // What outlives an operation, besides the slots.
-  struct State {
-    uint64_t cache_bytes;  // this rank's part of the last-level cache
-    KeepTrial keep_trial;
-  };
-
-  PairExchange(const LocalRanks& ranks, PairSlots& slots, State& state, const Movement& what);
+  // `keeping`: what outlives an operation, besides the slots.
+  PairExchange(const LocalRanks& ranks, PairSlots& slots, Keeping::State& keeping, const Movement& what);
   uint64_t chunks() const { return chunks_; }
   Poll poll();
   bool waits_for(uint32_t peer) const;

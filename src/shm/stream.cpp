@@ -35,7 +35,7 @@ std::vector<const ReadCosts*> read_costs(const LocalRanks& ranks) {
 
 Stream::State::State(const LocalRanks& ranks, uint64_t cache_bytes)
     : copy_out(ranks.own().layout().outbox_bytes, ranks.own().header().stream_trial, read_costs(ranks)),
-      cache_bytes(cache_bytes),
+      keeping{cache_bytes, {}, {}},
       seen(ranks.size()) {}
 
 uint64_t StreamLayout::at(uint64_t chunk) const {
@@ -49,7 +49,7 @@ Stream::Stream(const LocalRanks& ranks, State& state, const Movement& what, bool
     : ranks_(&ranks),
       state_(&state),
       what_(what),
-      keeping_(state.keep_trial, Keeping::stride(what, state.cache_bytes), what.reads(ranks.self())),
+      keeping_(state.keeping, what, what.reads(ranks.self())),
       piece_(choose_piece(what)),
       chunks_((what.block_bytes() + piece_ - 1) / piece_),
       first_(state.chunks),
@@ -167,13 +167,13 @@ Poll Stream::take() {
   const uint64_t begin = taken_ * piece_, bytes = part(taken_);
   const bool reduces = what_.args().pattern.reduces;
   // First: peers may still be putting theirs.
-  if (!reduces && !std::exchange(kept_own_, true)) what_.keep_own(begin, bytes, keeping_.copy(taken_));
+  if (!reduces && !std::exchange(kept_own_, true)) what_.keep_own(begin, bytes, keeping_.copy_own(taken_));
   for (; source_ < n; ++source_) {
     if (!what_.reads_from(source_)) continue;
     const Poll poll = arrival(source_);
     if (poll != Poll::kDone) return poll;
     const auto keep = [&] {
-      what_.keep(source_, slot(source_, taken_), begin, bytes, keeping_.copy(taken_));
+      what_.keep(source_, slot(source_, taken_), begin, bytes, keeping_.copy_peers(taken_));
     };
     if (!reduces) keeping_(bytes, [&] { read_from(source_, bytes, keep); });
   }

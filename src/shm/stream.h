@@ -52,8 +52,7 @@ class Stream {
     uint64_t returns = 0;   // operations before which blocks lay in the outbox
     std::array<uint64_t, SegmentHeader::kStreamFlags> begins{};  // of this rank's chunks, by number
     CopyOut copy_out;
-    KeepTrial keep_trial;
-    uint64_t cache_bytes;
+    Keeping::State keeping;
     std::vector<uint64_t> seen;  // chunks that each rank has published
   };
 

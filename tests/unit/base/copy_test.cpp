@@ -11,13 +11,14 @@ namespace {
 // Every distance around a page's multiple, with lengths about a vector's, a step's and where ways change.
 template <class Copy>
 void expect_copies(Copy& copy) {
-  constexpr uint64_t kPage = 4096, kRoom = 5 * kPage;
+  constexpr uint64_t kPage = 4096, kRoom = 24 * kPage;
   constexpr std::byte kUntouched{0xee};
   std::vector<std::byte> memory(2 * kRoom);
   std::byte* const from = memory.data() + (kPage - reinterpret_cast<uintptr_t>(memory.data()) % kPage);
   for (uint64_t i = 0; i < kRoom / 2; ++i) from[i] = static_cast<std::byte>(i * 7 + i / 256);
-  for (const uint64_t bytes : {0,    1,    63,   64,   100,  127,  128,  191,  192,  256,  300, 2047,
-                               2048, 2049, 2079, 2080, 2175, 2176, 2177, 2208, 4096, 4099, 8192}) {
+  for (const uint64_t bytes :
+       {0,    1,    63,   64,   100,  127,  128,  191,  192,  256,   300,   2047,  2048, 2049,
+        2079, 2080, 2175, 2176, 2177, 2208, 4096, 4099, 8192, 16383, 16384, 16500, 40000}) {
     for (uint64_t ahead = 0; ahead <= 72; ++ahead) {
       std::vector<std::byte> target(kRoom, kUntouched);
       const uintptr_t miss = reinterpret_cast<uintptr_t>(target.data()) % kPage;
@@ -34,10 +35,12 @@ void expect_copies(Copy& copy) {
 
 TEST(CopyBytes, CopiesThoseBytesAndNoOthersWhereverTheyLie) { expect_copies(copy_bytes); }
 TEST(CopyByVectors, CopiesThoseBytesAndNoOthersWhereverTheyLie) { expect_copies(copy_by_vectors); }
+TEST(CopyByPages, CopiesThoseBytesAndNoOthersWhereverTheyLie) { expect_copies(copy_by_pages); }
 TEST(CopyNonTemporal, CopiesThoseBytesAndNoOthersWhereverTheyLie) { expect_copies(copy_non_temporal); }
 TEST(CopyBytes, NothingMayComeFromNowhere) {
   copy_bytes(nullptr, nullptr, 0);
   copy_by_vectors(nullptr, nullptr, 0);
+  copy_by_pages(nullptr, nullptr, 0);
   copy_non_temporal(nullptr, nullptr, 0);
 }
 

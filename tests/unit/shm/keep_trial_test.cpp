@@ -9,6 +9,10 @@
 namespace floe {
 namespace {
 
+Movement broadcast_of(uint64_t bytes) {
+  return Movement({pattern::kBroadcast, nullptr, nullptr, bytes, FLOE_UINT8, 0, 0, 0}, 2, 1);
+}
+
 // How many of `operations` go past the cache, where they take so long.
 int past_of(KeepTrial& trial, int operations, double ordinary, double past) {
   int count = 0;
@@ -67,12 +71,13 @@ TEST(KeepTrial, TheFirstTwoOperationsOfAWayDoNotCount) {
 // Keeping past the cache may take longer, but the peer less until its next chunk is there.
 TEST(KeepTrial, WhatIsWaitedForBetweenTwoCopiesCounts) {
   constexpr useconds_t kLong = 100'000, kShort = 1000;
-  KeepTrial trial;
+  Keeping::State state{1, {}, {}};
+  const KeepTrial& trial = state.trial;
   int ordinary = 0;
   for (int i = 0; i < 8; ++i) {
     const bool past = trial.next();
     ordinary += past ? 0 : 1;
-    Keeping keeping(trial, 1, true);
+    Keeping keeping(state, broadcast_of(1), true);
     keeping(1, [&] { ::usleep(past ? kShort : 0); });
     ::usleep(past ? 0 : kLong);
     keeping(1, [] {});
@@ -123,27 +128,29 @@ TEST(Keeping, PastTheCacheGoesWhatDoesNotFit) {
   EXPECT_EQ(stride(pattern::kBroadcast, kCache), 1u);
   EXPECT_EQ(stride(pattern::kAllGather, kCache / 4), 4u);  // of two ranks
   EXPECT_EQ(stride(pattern::kReduce, 4 * kCache), 0u);
-  EXPECT_EQ(
-      Keeping::stride(Movement({pattern::kBroadcast, nullptr, nullptr, kCache, FLOE_UINT8, 0, 0, 0}, 2, 1),
-                      UINT64_MAX),
-      0u);  // the cache is not known
+  EXPECT_EQ(Keeping::stride(broadcast_of(kCache), UINT64_MAX), 0u);  // the cache is not known
 }
 
 TEST(Keeping, ChunksOfTheStrideGoPastTheCache) {
-  KeepTrial trial;
-  ASSERT_TRUE(trial.next());
-  const auto past = [&](const Keeping& keeping) {
+  constexpr uint64_t kCache = 16 << 20;
+  Keeping::State state{kCache, {}, {}};
+  ASSERT_TRUE(state.trial.next());
+  const auto past = [&](uint64_t bytes) {
+    const Keeping keeping(state, broadcast_of(bytes), true);
     std::string chunks;
-    for (uint64_t chunk = 0; chunk < 5; ++chunk)
-      chunks += keeping.copy(chunk) == copy_non_temporal ? 'x' : '.';
+    for (uint64_t chunk = 0; chunk < 5; ++chunk) {
+      EXPECT_EQ(keeping.copy_own(chunk) == copy_non_temporal, keeping.past(chunk));
+      chunks += keeping.past(chunk) ? 'x' : '.';
+    }
     return chunks;
   };
-  EXPECT_EQ(past(Keeping(trial, 0, true)), ".....");
-  EXPECT_EQ(past(Keeping(trial, 1, true)), "xxxxx");
-  EXPECT_EQ(past(Keeping(trial, 2, true)), "x.x.x");
-  past_of(trial, 100, 10, 15);
-  ASSERT_FALSE(trial.next());
-  EXPECT_EQ(past(Keeping(trial, 2, true)), ".....");
+  EXPECT_EQ(past(kCache / 4), ".....");
+  EXPECT_EQ(past(kCache / 2), "x...x");
+  EXPECT_EQ(past(kCache / 3 * 2), "x.x.x");
+  EXPECT_EQ(past(kCache), "xxxxx");
+  past_of(state.trial, 100, 10, 15);
+  ASSERT_FALSE(state.trial.next());
+  EXPECT_EQ(past(kCache), ".....");
 }
 
 TEST(KeepTrial, OneSlowOperationChangesNothing) {

@@ -29,7 +29,7 @@ class CopyIn {
   void took(double cost);
 
  private:
-  // 16 KiB alone have no time to get four streams going: they take up to a quarter longer.
+  // 16 KiB alone have no time to get four streams going: they take 10 to 15 % longer.
   static constexpr uint64_t kLeast = 2 * kFourPages, kMost = 256 << 10;
   // Copies: in a row of one way, and of a trial.
   static constexpr uint32_t kSettling = 4, kRun = 16, kTrial = kSettling + 4 * kRun;

@@ -36,7 +36,7 @@ namespace floe {
 class TransferOwner {
  public:
   // What `receive` waits for has come, in one packet, and is at `payload` during the call. By default it is
-  // copied.
+  // copied, if it is long by `copy_in`.
   virtual void on_message(Transfer& receive, std::span<const std::byte> payload, CopyIn& copy_in);
   // The transfer has ended well; it is not touched any more. One that can't end well fails the whole
   // communicator: see Messenger::problem().

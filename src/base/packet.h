@@ -16,14 +16,15 @@ enum class PacketKind : uint8_t {
   kEager = 1,  // a message of `bytes`; payload: all of it, or the first part
   kMore,       // payload: the next part of the eager message that came last, from `offset` on
   kAnnounce,   // a message that is too long to be eager: `bytes`, sender's id in `id`
-  kReady,      // receiver to sender: `id` is the announced one, data may flow to `offset`
-  kData,       // payload: bytes [offset, offset + payload) of the message received as `id`
-  kConsumed,   // `bytes` of eager messages have been taken from the unexpected queue
-  kProbe,      // what this rank's current collective is, sent when it waits long; payload: none
-  kFault,      // the communicator has failed; tag: the culprit's rank, id: floe_status_t, payload: a text
-  kLeave,      // the sender leaves: it has sent all that it ever will
-  kEndAck,     // answers kLeave and kFault: what came before has arrived
-  kMail,  // a letter between ranks that shrink; tag: its slot, id: as its sender likes; payload: its text
+  kReady,  // receiver to sender: `id` is the announced one, data may flow to `offset`; bytes: 1 for kDataPast
+  kData,   // payload: bytes [offset, offset + payload) of the message received as `id`
+  kDataPast,  // the same, which the receiver keeps past its cache
+  kConsumed,  // `bytes` of eager messages have been taken from the unexpected queue
+  kProbe,     // what this rank's current collective is, sent when it waits long; payload: none
+  kFault,     // the communicator has failed; tag: the culprit's rank, id: floe_status_t, payload: a text
+  kLeave,     // the sender leaves: it has sent all that it ever will
+  kEndAck,    // answers kLeave and kFault: what came before has arrived
+  kMail,      // a letter between ranks that shrink; tag: its slot, id: as its sender likes; payload: its text
 };
 
 // What a collective was called with: equal on all ranks, or the call is an error. Two registers: passed by

@@ -198,7 +198,7 @@ bool Messenger::announce(uint32_t peer, Lane& lane, Transfer& send) {
 }
 
 bool Messenger::stream_packet(uint32_t peer, Transfer& send) {
-  PacketHeader h = header(PacketKind::kData);
+  PacketHeader h = header(send.past_cache ? PacketKind::kDataPast : PacketKind::kData);
   h.id = send.peer_id;
   h.bytes = send.bytes;
   return send_part(peer, h, send);
@@ -228,7 +228,8 @@ void Messenger::on_packet(const PacketHeader& h, std::span<const std::byte> payl
     case PacketKind::kEager:
     case PacketKind::kAnnounce: return on_first(h, payload);
     case PacketKind::kMore: return on_more(h, payload);
-    case PacketKind::kData: return on_data(h, payload);
+    case PacketKind::kData:
+    case PacketKind::kDataPast: return on_data(h, payload);
     case PacketKind::kReady: return on_ready(h);
     case PacketKind::kConsumed: {
       Lane& lane = lanes_[h.source];
@@ -331,6 +332,7 @@ void Messenger::deliver(Transfer& receive, const PacketHeader& h, std::span<cons
   PacketHeader ready = header(PacketKind::kReady);
   ready.id = h.id;
   ready.offset = receive.id;
+  ready.bytes = receive.past_cache && !sends_long() ? 1 : 0;
   control(h.source, ready);
 }
 
@@ -370,6 +372,7 @@ void Messenger::on_ready(const PacketHeader& h) {
   Transfer& send = *found->second;
   announced_.erase(found);
   send.peer_id = h.offset;
+  send.past_cache = h.bytes != 0;
   send.moved = 0;
   lanes_[h.source].streams.push_back(&send);
 }

@@ -68,7 +68,8 @@ struct Transfer : Message {
   uint64_t id = 0;       // the messenger's
   uint64_t moved = 0;    // bytes
   uint64_t peer_id = 0;  // of a long send: what the receiver called it
-  // Of a long receive: whether it is kept past the cache, and when its first packet came, in ticks().
+  // Of a long message: whether its receiver keeps it past the cache, and there when its first packet came, in
+  // ticks().
   bool past_cache = false;
   uint64_t begin = 0;
 };
@@ -172,6 +173,11 @@ class Messenger {
   void on_data(const PacketHeader& header, std::span<const std::byte> payload);
   // With what is sent meanwhile it would push all else out of the cache: both ways to keep it are tried.
   bool is_large(const Transfer& receive) const { return receive.bytes >= cache_bytes_ / 4; }
+  // Announced, or on its way.
+  bool sends_long() const {
+    return !announced_.empty() ||
+           std::ranges::any_of(lanes_, [](const Lane& lane) { return !lane.streams.empty(); });
+  }
   bool take_part(Transfer& receive, const PacketHeader& header, std::span<const std::byte> payload);
   void on_ready(const PacketHeader& header);
   void consumed(uint32_t source, uint64_t bytes);

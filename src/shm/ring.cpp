@@ -5,25 +5,37 @@
 
 namespace floe {
 
-bool RingWriter::has_room(size_t bytes) {
-  if (written_ + bytes - seen_tail_ <= capacity_) return true;
+bool RingWriter::has_read(uint64_t position) {
+  if (seen_tail_ >= position) return true;
   // Acquire: pairs with the release in RingReader::drain. The reader has copied everything below
   // `tail`, so these bytes may be overwritten.
   seen_tail_ = tail_->load(std::memory_order_acquire);
-  return written_ + bytes - seen_tail_ <= capacity_;
+  return seen_tail_ >= position;
 }
 
-std::byte* RingWriter::next_place(size_t bytes) {
-  if (const size_t to_end = capacity_ - at_; bytes > to_end) {
+std::byte* RingWriter::next_place(PacketKind kind, size_t bytes) {
+  if (wraps(kind, bytes)) {
     reinterpret_cast<RingRecord*>(data_ + at_)->word = RingRecord::kSkip;
-    written_ += to_end;
+    written_ += capacity_ - at_;
+    if (at_ > lap_) behind_ring_ = written_;
     at_ = 0;
   }
   return data_ + at_;
 }
 
+// Not what was announced: that is longer than all swap buffers, and its end would go another way than its
+// beginning.
+bool RingWriter::swaps(PacketKind kind, size_t bytes) {
+  if (bytes < SegmentLayout::kSmallestSwap || bytes > swaps_->bytes() || swaps_->empty() ||
+      kind == PacketKind::kData || kind == PacketKind::kDataPast)
+    return false;
+  // Nor while one holds records that the peer has yet to read, or will hold the skip mark behind them.
+  return at_ <= lap_ && has_read(behind_ring_);
+}
+
 void RingWriter::publish(std::byte* place, size_t bytes) {
   written_ += bytes;
+  if (at_ + bytes > lap_) behind_ring_ = written_;
   at_ = at_ + bytes == capacity_ ? 0 : at_ + bytes;
   // Release: pairs with the acquire in RingReader::drain, which then sees the whole record.
   head_->store(written_, std::memory_order_release);
@@ -38,9 +50,8 @@ bool RingWriter::try_write(const PacketHeader& header, std::span<const std::byte
   const bool swaps = this->swaps(header.kind, payload.size());
   const bool brief = is_brief(header);
   const size_t need = record_bytes(swaps ? 0 : payload.size(), brief);
-  const size_t to_end = capacity_ - at_;
-  if (!has_room(need > to_end ? to_end + need : need)) return false;
-  std::byte* const place = next_place(need);
+  if (!has_room(header.kind, need)) return false;
+  std::byte* const place = next_place(header.kind, need);
   auto* const record = reinterpret_cast<RingRecord*>(place);
   uint64_t word = payload.size() | (brief ? RingRecord::kBrief : 0);
   if (swaps) {
@@ -59,8 +70,7 @@ bool RingWriter::try_write(const PacketHeader& header, std::span<const std::byte
 bool RingWriter::try_write_in_parts(PacketHeader header, std::span<const std::byte> payload) {
   const size_t part = part_bytes(header.bytes);
   if (payload.size() < 2 * part || !swaps(header.kind, payload.size())) return try_write(header, payload);
-  const size_t record_most = record_bytes(0, false), records = payload.size() / part;
-  if (!has_room((records + 1) * record_most)) return false;  // with a skip
+  if (!has_room(header.kind, payload.size() / part * record_bytes(0, false))) return false;
   const uint32_t buffer = swaps_->take();
   std::byte* const to = swaps_->at(buffer);
   for (size_t at = 0, bytes = 0; at < payload.size(); at += bytes) {
@@ -69,7 +79,7 @@ bool RingWriter::try_write_in_parts(PacketHeader header, std::span<const std::by
     copy_bytes(to + at, payload.data() + at, bytes);
     const bool brief = is_brief(header);
     const size_t need = record_bytes(0, brief);
-    std::byte* const place = next_place(need);
+    std::byte* const place = next_place(header.kind, need);
     auto* const record = reinterpret_cast<RingRecord*>(place);
     record->word = bytes | uint64_t{buffer + 1} << RingRecord::kBufferShift |
                    uint64_t{at / RingRecord::kAlign} << RingRecord::kPlaceShift |

@@ -3,6 +3,10 @@
 // Records are aligned to 64 bytes: a word, PacketHeader, payload, which may be in a swap buffer instead. A
 // record never wraps: a skip mark fills the end. Cursors count bytes since the start and never wrap (64
 // bits).
+//
+// Behind the ring lie the producer's own swap buffers. While it has most of them itself, what the receiver
+// keeps past its cache goes on through them: such data push no lines of the ring out of the receiver's
+// second-level cache, and a ring that fits there is slow to overwrite.
 #pragma once
 
 #include <algorithm>
@@ -61,15 +65,18 @@ inline void copy_header(PacketHeader* to, const PacketHeader& from, bool brief) 
 
 class RingWriter {
  public:
+  // `capacity`: of the ring with the swap buffers behind it. `lap`: of the ring.
   // `own` and `peers`: of either rank, about the other.
   // `swaps`: of the rank that writes, for both directions; outlives this.
-  RingWriter(std::byte* data, size_t capacity, RingCursors& own, const RingCursors& peers, SwapBuffers& swaps)
+  RingWriter(std::byte* data, size_t capacity, size_t lap, RingCursors& own, const RingCursors& peers,
+             SwapBuffers& swaps)
       : data_(data),
         capacity_(capacity),
+        lap_(lap - RingRecord::kAlign),  // with room for a skip mark
         swaps_(&swaps),
         head_(&own.head),
         tail_(&peers.tail),
-        copy_out_(capacity, own.trial, {&peers.read}) {}
+        copy_out_(lap, own.trial, {&peers.read}) {}
 
   // Copies the packet in and publishes it; false if there is no room.
   bool try_write(const PacketHeader& header, std::span<const std::byte> payload);
@@ -86,24 +93,30 @@ class RingWriter {
     return std::clamp(message / 8, kShortestPart, kLongestPart) / RingRecord::kAlign * RingRecord::kAlign;
   }
 
-  bool has_room(size_t bytes);
-  std::byte* next_place(size_t bytes);  // of a record: behind a skip mark, if need be
-  void publish(std::byte* place, size_t bytes);
-  // Not what was announced: that is longer than all swap buffers, and its end would go another way than its
-  // beginning.
-  bool swaps(PacketKind kind, size_t bytes) const {
-    return bytes >= SegmentLayout::kSmallestSwap && bytes <= swaps_->bytes() && !swaps_->empty() &&
-           kind != PacketKind::kData;
+  // Whether a record of those bytes does not go behind the last one, but to the ring's beginning.
+  bool wraps(PacketKind kind, size_t bytes) const {
+    return at_ + bytes > (kind == PacketKind::kDataPast && swaps_->all_behind_ring() ? capacity_ : lap_);
   }
+  // Whether the reader has read all that came before that.
+  bool has_read(uint64_t position);
+  // For records of so many bytes, one after another but for a skip.
+  bool has_room(PacketKind kind, size_t bytes) {
+    const uint64_t end = written_ + bytes + (wraps(kind, bytes) ? capacity_ - at_ : 0);
+    return end <= capacity_ || has_read(end - capacity_);
+  }
+  std::byte* next_place(PacketKind kind, size_t bytes);  // of a record: behind a skip mark, if need be
+  void publish(std::byte* place, size_t bytes);
+  bool swaps(PacketKind kind, size_t bytes);
 
   std::byte* data_;
-  size_t capacity_;
+  size_t capacity_, lap_;
   SwapBuffers* swaps_;
   std::atomic<uint64_t>* head_;
   const std::atomic<uint64_t>* tail_;
   uint64_t written_ = 0;
   size_t at_ = 0;  // the place of that
   uint64_t seen_tail_ = 0;
+  uint64_t behind_ring_ = 0;  // what comes before that may lie behind the ring
   CopyOut copy_out_;
 };
 

@@ -102,9 +102,8 @@ SegmentLayout::SegmentLayout(uint32_t n) : ranks(n) {
   values = round_up(cursors + n * sizeof(RingCursors), kPage);
   small = round_up(values + kValues * kValueBytes, kPage);
   exchange = round_up(small + narrow_offset(1, kSmallSlots, kLineSlot), kPage);
-  rings = round_up(exchange + kExchangeBytes + kSmallStagger, kPage);
-  swaps = rings + peers * ring_bytes;
-  blocks = round_up(swaps + peers * kSwapBuffers * swap_distance(), kPage);
+  lanes = round_up(exchange + kExchangeBytes + kSmallStagger, kPage);
+  blocks = round_up(lanes + peers * lane_bytes(), kPage);
   outbox = n == 2 ? blocks : blocks + peers * blocks_bytes();
   total = outbox + outbox_bytes;
 }

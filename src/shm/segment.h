@@ -165,8 +165,10 @@ struct SegmentLayout {
   static constexpr size_t narrow_offset(size_t owner, uint64_t slot, size_t bytes) {
     return small_offset(owner, kSmallSlots) + kSmallSlots * (bytes - kHalfLineSlot) + slot * bytes;
   }
-  static constexpr uint32_t kChunkSlots = 2;     // in turn: as many as chunks may be under way
-  static constexpr uint32_t kSwapBuffers = 4;    // of each rank, for each peer: see swap_buffers.h
+  static constexpr uint32_t kChunkSlots = 2;   // in turn: as many as chunks may be under way
+  static constexpr uint32_t kSwapBuffers = 4;  // of each rank, for each peer: see swap_buffers.h
+  // Of these, how many a ring may go on through: see ring.h.
+  static constexpr uint32_t kSwapsBehindRing = 3;
   static constexpr size_t kSmallestSwap = 1024;  // bytes
   static constexpr uint32_t kValues = 4;         // that survivors exchange: see comm/shrink.cpp
   static constexpr size_t kValueBytes = 8 + 4096;
@@ -174,7 +176,10 @@ struct SegmentLayout {
   // Like small slots they begin at different places of a page.
   size_t swap_distance() const { return swap_bytes + kSmallStagger; }
   size_t blocks_bytes() const { return kChunkSlots * block_bytes; }  // of one peer
-  bool blocks_in_outbox() const { return blocks == outbox; }         // of two ranks
+  // Of a ring with the swap buffers that it may go on through.
+  size_t long_ring_bytes() const { return ring_bytes + kSwapsBehindRing * swap_distance(); }
+  size_t lane_bytes() const { return ring_bytes + kSwapBuffers * swap_distance(); }  // of one peer
+  bool blocks_in_outbox() const { return blocks == outbox; }                         // of two ranks
 
   uint32_t ranks;
   size_t ring_bytes;   // one outgoing ring
@@ -184,8 +189,7 @@ struct SegmentLayout {
   size_t values;
   size_t small;
   size_t exchange;
-  size_t rings;
-  size_t swaps;
+  size_t lanes;  // rings, each with swap buffers behind it
   size_t blocks;
   size_t outbox;
   size_t outbox_bytes;
@@ -229,11 +233,9 @@ class Segment {
     return base_ + layout_.exchange + owner_ % 2 * SegmentLayout::kSmallStagger / 2;
   }
   // The outgoing ring to `peer`.
-  std::byte* ring(uint32_t peer) const { return base_ + layout_.rings + index(peer) * layout_.ring_bytes; }
+  std::byte* ring(uint32_t peer) const { return base_ + layout_.lanes + index(peer) * layout_.lane_bytes(); }
   // The first one of those for messages with `peer`; the others are swap_distance() apart.
-  std::byte* swap_buffers(uint32_t peer) const {
-    return base_ + layout_.swaps + index(peer) * SegmentLayout::kSwapBuffers * layout_.swap_distance();
-  }
+  std::byte* swap_buffers(uint32_t peer) const { return ring(peer) + layout_.ring_bytes; }
   // The block slots for `peer`, one after another.
   std::byte* blocks(uint32_t peer) const {
     return base_ + layout_.blocks + index(peer) * layout_.blocks_bytes();

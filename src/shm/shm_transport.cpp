@@ -7,8 +7,10 @@ namespace floe {
 
 ShmTransport::Link::Link(const Segment& mine, uint32_t self, const Segment& theirs, uint32_t peer)
     : swaps(mine.swap_buffers(peer), theirs.swap_buffers(self), self < peer, mine.layout()),
-      out(mine.ring(peer), mine.layout().ring_bytes, mine.cursors(peer), theirs.cursors(self), swaps),
-      in(theirs.ring(self), mine.layout().ring_bytes, mine.cursors(peer), theirs.cursors(self), swaps) {}
+      out(mine.ring(peer), mine.layout().long_ring_bytes(), mine.layout().ring_bytes, mine.cursors(peer),
+          theirs.cursors(self), swaps),
+      in(theirs.ring(self), mine.layout().long_ring_bytes(), mine.cursors(peer), theirs.cursors(self),
+         swaps) {}
 
 ShmTransport::ShmTransport(std::vector<std::shared_ptr<Segment>> segments, uint32_t self)
     : segments_(std::move(segments)), self_(self) {

@@ -28,11 +28,15 @@ class SwapBuffers {
       : halves_{own_first ? own : peers, own_first ? peers : own},
         bytes_(layout.swap_bytes),
         distance_(layout.swap_distance()) {
-    for (uint32_t i = kEach; i-- > 0;) push(own_first ? i : kEach + i);
+    const uint32_t first = own_first ? 0 : kEach;
+    for (uint32_t i = 0; i < kEach; ++i) push(first + i);
+    behind_ring_ = ((1u << SegmentLayout::kSwapsBehindRing) - 1) << first;
   }
 
   size_t bytes() const { return bytes_; }  // of each
   bool empty() const { return count_ == 0; }
+  // Whether it has those that its ring may go on through: of its own the ones that it takes last.
+  bool all_behind_ring() const { return (owned_ & behind_ring_) == behind_ring_; }
   std::byte* at(uint32_t index) const { return halves_[index / kEach] + index % kEach * distance_; }
   // The one that this rank read last. There is one.
   uint32_t take() {
@@ -57,7 +61,8 @@ class SwapBuffers {
   size_t bytes_, distance_;
   std::array<uint8_t, kAll> stack_{};
   uint32_t count_ = 0;
-  uint32_t owned_ = 0;  // bits
+  uint32_t owned_ = 0;        // bits
+  uint32_t behind_ring_ = 0;  // the same
 };
 
 }  // namespace floe

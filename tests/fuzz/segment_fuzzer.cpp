@@ -79,7 +79,7 @@ class Fuzzed {
     const SegmentHeader& header = segment.header();
     const auto [magic, nonce, owner] = std::tuple(header.magic, header.nonce, header.owner);
     auto* const base = reinterpret_cast<std::byte*>(&segment.header());
-    std::memset(base, 0, segment.layout().rings);
+    std::memset(base, 0, segment.layout().lanes);
     for (uint32_t peer = 0; peer < kRanks; ++peer)
       if (peer != owner) std::memset(segment.ring(peer), 0, kMost);
     segment.header().magic = magic;

@@ -22,12 +22,14 @@ struct Wire final : Transport {
   size_t room = 1000, most = kMaxPayload;
   bool link = false;  // is one where packets queue
   size_t parted = 0;  // packets that may come in parts
+  size_t past = 0;    // packets that their receiver keeps past the cache
 
   std::string_view name() const override { return "wire"; }
   size_t max_payload() const override { return most; }
   bool queues() const override { return link; }
   bool try_send(PeerId, const PacketHeader& header, std::span<const std::byte> payload) override {
     if (packets.size() >= room) return false;
+    past += header.kind == PacketKind::kDataPast ? 1 : 0;
     packets.emplace_back(header, std::vector<std::byte>(payload.begin(), payload.end()));
     return true;
   }

@@ -36,12 +36,18 @@ TEST_F(MessengerTest, CarriesAllSizesWhicheverSideIsFirst) {
 TEST_F(MessengerTest, LargeMessagesAreKeptBothWays) {
   constexpr size_t kCache = 40 * kMaxPayload;
   b = Messenger(1, 1, {{&from_b, 0}, {}}, kCache);
-  const auto past_of = [&](int messages, size_t bytes) {
+  const auto past_of = [&](int messages, size_t bytes, bool both_ways = false) {
     int past = 0;
     for (int i = 0; i < messages; ++i) {
       auto data = pattern(bytes);
       std::vector<std::byte> buffer(bytes);
       Transfer send = send_to(1, data, 5), receive = receive_from(0, buffer, 5);
+      auto other = data;
+      Transfer back = send_to(0, data, 6), taken = receive_from(1, other, 6);
+      if (both_ways) {
+        a.receive(taken);
+        b.send(back);
+      }
       b.receive(receive);
       a.send(send);
       settle();
@@ -52,7 +58,10 @@ TEST_F(MessengerTest, LargeMessagesAreKeptBothWays) {
   };
   EXPECT_EQ(0, past_of(6, kCache / 4 - 1));
   EXPECT_EQ(5, past_of(8, kCache / 4));  // five, then three that are not
+  EXPECT_EQ(from_a.past, 5 * 10) << "the sender is told";
   EXPECT_EQ(0, past_of(6, kMaxPayload));
+  EXPECT_NE(0, past_of(500, kCache / 4, true));
+  EXPECT_EQ(from_a.past, 5 * 10) << "not of a receiver that sends a long one";
   EXPECT_TRUE(b.problem().ok());
 }
 

@@ -11,25 +11,37 @@ namespace floe {
 
 constexpr size_t kCapacity = 16 << 10;
 
-// Swap buffers of two ranks.
+// Of two ranks: each one's ring, and its swap buffers behind it.
 struct Memory {
-  SegmentLayout layout{2};
-  std::vector<std::byte> buffers = std::vector<std::byte>(2 * half());
-  size_t half() const { return SwapBuffers::kEach * layout.swap_distance(); }
-  SwapBuffers swaps(int rank) {
-    std::byte* const own = buffers.data() + static_cast<size_t>(rank) * half();
-    return {own, buffers.data() + static_cast<size_t>(1 - rank) * half(), rank == 0, layout};
+  struct alignas(64) Line {
+    std::byte bytes[64];
+  };
+  explicit Memory(uint32_t ranks = 2) : layout(ranks) {}
+  SegmentLayout layout;  // of the swap buffers: of two ranks they are longer than this ring
+  const size_t half = SwapBuffers::kEach * layout.swap_distance();
+  const size_t long_ring = kCapacity + SegmentLayout::kSwapsBehindRing * layout.swap_distance();
+  std::vector<Line> lines = std::vector<Line>(2 * (kCapacity + half) / sizeof(Line));
+
+  std::byte* ring(int rank) { return lines[static_cast<size_t>(rank) * lines.size() / 2].bytes; }
+  std::byte* buffers(int rank) { return ring(rank) + kCapacity; }
+  SwapBuffers swaps(int rank) { return {buffers(rank), buffers(1 - rank), rank == 0, layout}; }
+  RingWriter writer(int rank, RingCursors& own, const RingCursors& peers, SwapBuffers& swaps) {
+    return {ring(rank), long_ring, kCapacity, own, peers, swaps};
+  }
+  bool in_buffers(const std::byte* place) {
+    return (place >= buffers(0) && place < buffers(0) + half) ||
+           (place >= buffers(1) && place < buffers(1) + half);
   }
 };
 
 // What goes one way.
 struct Ring {
   Memory memory;
-  alignas(64) std::byte data[kCapacity] = {};
+  std::byte* const data = memory.ring(0);
   RingCursors writers{}, readers{};
   SwapBuffers writers_swaps = memory.swaps(0), readers_swaps = memory.swaps(1);
-  RingWriter writer{data, kCapacity, writers, readers, writers_swaps};
-  RingReader reader{data, kCapacity, readers, writers, readers_swaps};
+  RingWriter writer = memory.writer(0, writers, readers, writers_swaps);
+  RingReader reader{data, memory.long_ring, readers, writers, readers_swaps};
 };
 
 // Two ranks and a ring each way.
@@ -37,14 +49,15 @@ struct Pair {
   struct Rank {
     Rank(Pair& pair, int self)
         : swaps(pair.memory.swaps(self)),
-          out(pair.data[self], kCapacity, pair.cursors[self], pair.cursors[1 - self], swaps),
-          in(pair.data[1 - self], kCapacity, pair.cursors[self], pair.cursors[1 - self], swaps) {}
+          out(pair.memory.writer(self, pair.cursors[self], pair.cursors[1 - self], swaps)),
+          in(pair.memory.ring(1 - self), pair.memory.long_ring, pair.cursors[self], pair.cursors[1 - self],
+             swaps) {}
     SwapBuffers swaps;
     RingWriter out;
     RingReader in;
   };
+  explicit Pair(uint32_t ranks = 2) : memory(ranks) {}
   Memory memory;
-  alignas(64) std::byte data[2][kCapacity] = {};
   RingCursors cursors[2] = {};
   Rank ranks[2] = {{*this, 0}, {*this, 1}};
 };

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <thread>
 
@@ -77,6 +78,103 @@ TEST(Ring, TakesTheLargestRecordAtEveryPosition) {
   }
 }
 
+struct Places : PacketSink {
+  std::vector<const std::byte*> places;  // of payloads
+  void on_packet(const PacketHeader&, std::span<const std::byte> payload) override {
+    places.push_back(payload.data());
+  }
+  void on_peer_lost(PeerId, const Status&) override {}
+};
+
+// What its reader keeps past the cache, through the swap buffers there; all else does not.
+TEST(Ring, GoesOnBehindItsEnd) {
+  const auto pair = std::make_unique<Pair>();
+  Memory& memory = pair->memory;
+  const std::vector<std::byte> payload(kCapacity / 4);
+  // Of as much as a long ring holds, how many payloads were in swap buffers, read one by one.
+  const auto behind = [&](PacketKind kind) {
+    Places sink;
+    for (size_t bytes = 0; bytes < memory.long_ring; bytes += payload.size()) {
+      EXPECT_TRUE(pair->ranks[0].out.try_write(numbered(1, kind), payload));
+      EXPECT_EQ(pair->ranks[1].in.drain(sink, 2), 1);
+    }
+    return std::count_if(sink.places.begin(), sink.places.end(),
+                         [&](const std::byte* place) { return memory.in_buffers(place); });
+  };
+  const auto swap = [&](int from) {
+    Places sink;
+    EXPECT_TRUE(pair->ranks[from].out.try_write(numbered(1), payload));
+    EXPECT_EQ(pair->ranks[1 - from].in.drain(sink, 1), 1);
+    EXPECT_TRUE(memory.in_buffers(sink.places[0]));
+  };
+  EXPECT_EQ(behind(PacketKind::kData), 0);
+  EXPECT_GT(behind(PacketKind::kDataPast), 150);
+  EXPECT_EQ(behind(PacketKind::kData), 0);
+  swap(0);  // a buffer that the ring does not use
+  EXPECT_GT(behind(PacketKind::kDataPast), 150);
+  EXPECT_EQ(behind(PacketKind::kData), 0);
+  swap(0);  // one that it does
+  EXPECT_EQ(behind(PacketKind::kDataPast), 0);
+  swap(1);
+  EXPECT_GT(behind(PacketKind::kDataPast), 150);
+}
+
+// Buffers that hold records are not taken for messages before all have been read.
+TEST(Ring, WhatIsBehindItsEndStaysUntilItIsRead) {
+  const auto pair = std::make_unique<Pair>();
+  RingWriter& out = pair->ranks[0].out;
+  const std::vector<std::byte> payload(kCapacity / 4, std::byte{1}), other(SegmentLayout::kSmallestSwap);
+  uint64_t records = 0;
+  while (out.try_write(numbered(1, PacketKind::kDataPast), payload)) ++records;
+  EXPECT_GT(records, pair->memory.long_ring / payload.size() / 10 * 9);
+  Collect sink;
+  int others = 0;
+  for (uint64_t i = 0; i < records; ++i) {
+    ASSERT_EQ(pair->ranks[1].in.drain(sink, 1), 1);
+    while (out.try_write(numbered(2), other)) ++others;
+  }
+  ASSERT_EQ(pair->ranks[1].in.drain(sink, 1000), others);
+  EXPECT_GT(others, 10);
+  for (uint64_t i = 0; i < sink.packets.size(); ++i) {
+    EXPECT_EQ(sink.packets[i].first.tag, i < records ? 1u : 2u);
+    EXPECT_EQ(sink.packets[i].second, i < records ? payload : other);
+  }
+  Places places;
+  ASSERT_TRUE(out.try_write(numbered(3), other));
+  ASSERT_EQ(pair->ranks[1].in.drain(places, 1), 1);
+  EXPECT_TRUE(pair->memory.in_buffers(places.places[0])) << "from now on they are for messages again";
+}
+
+// Whatever comes between, and whoever has the buffers.
+TEST(Ring, SharesItsBuffersWithMessages) {
+  constexpr uint32_t kRanks = 50;
+  const auto pair = std::make_unique<Pair>(kRanks);
+  const size_t most = pair->memory.layout.swap_bytes;
+  ASSERT_GT(most, SegmentLayout::kSmallestSwap);
+  ASSERT_LT(most, kCapacity / 4);
+  const auto payload_of = [&](uint64_t number) {
+    return std::vector<std::byte>(number % 2 == 0 ? most : most / 3, static_cast<std::byte>(number));
+  };
+  std::mt19937 random(1);
+  uint64_t sent[2] = {}, got[2] = {};
+  const auto drain = [&](int from, int limit) {
+    Collect sink;
+    ASSERT_GE(pair->ranks[1 - from].in.drain(sink, limit), 0);
+    for (const auto& [header, payload] : sink.packets) {
+      ASSERT_EQ(header.tag, got[from]);
+      ASSERT_EQ(payload, payload_of(got[from]++));
+    }
+  };
+  for (int turn = 0; turn < 20000 && !HasFatalFailure(); ++turn) {
+    const int from = static_cast<int>(random() % 2);
+    // Not in turn, which would never leave a ring's end to a message.
+    const PacketKind kind = random() % 4 == 0 ? PacketKind::kEager : PacketKind::kDataPast;
+    if (pair->ranks[from].out.try_write(numbered(sent[from], kind), payload_of(sent[from]))) ++sent[from];
+    if (random() % 2 == 0) drain(from, 1 + static_cast<int>(random() % 4));
+  }
+  EXPECT_GT(std::min(sent[0], sent[1]), 3000u);
+}
+
 struct Choosy : Collect {
   bool willing = false;
   std::vector<uint64_t> asked;
@@ -109,17 +207,19 @@ TEST(Ring, WhatIsNotWantedStays) {
 
 // A peer's memory is not to be trusted: lengths that lead out of the ring are refused, not followed.
 TEST(Ring, RefusesInvalidRecords) {
-  for (const uint64_t length : {uint64_t{kCapacity}, kCapacity | RingRecord::kBrief, uint64_t{kCapacity + 1},
-                                ~uint64_t{0} - 1, uint64_t{1} << 63}) {
-    auto ring = std::make_unique<Ring>();
+  auto ring = std::make_unique<Ring>();
+  const uint64_t all = ring->memory.long_ring;
+  for (const uint64_t length :
+       {uint64_t{kCapacity}, all, all | RingRecord::kBrief, all + 1, ~uint64_t{0} - 1, uint64_t{1} << 63}) {
+    ring = std::make_unique<Ring>();
     ASSERT_TRUE(ring->writer.try_write(numbered(1), {}));
     std::memcpy(ring->data, &length, sizeof(length));
     Collect sink;
     EXPECT_EQ(ring->reader.drain(sink, 1), -1) << length;
     EXPECT_TRUE(sink.packets.empty());
   }
-  auto ring = std::make_unique<Ring>();
-  ring->writers.head.store(kCapacity * 4);
+  ring = std::make_unique<Ring>();
+  ring->writers.head.store(all * 4);
   Collect sink;
   EXPECT_EQ(ring->reader.drain(sink, 1), -1);
 }

@@ -52,6 +52,7 @@ TEST(SegmentLayout, PartsDoNotOverlap) {
       add(s.ring(peer), s.layout().ring_bytes);
       add(s.swap_buffers(peer), SegmentLayout::kSwapBuffers * s.layout().swap_distance());
       count += 2;
+      EXPECT_EQ(s.swap_buffers(peer), s.ring(peer) + s.layout().ring_bytes) << "rings go on through them";
       EXPECT_EQ(s.layout().blocks_in_outbox(), ranks == 2);
       if (s.layout().blocks_in_outbox()) {
         EXPECT_EQ(s.blocks(peer), s.outbox(0));

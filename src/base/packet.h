@@ -18,7 +18,7 @@ enum class PacketKind : uint8_t {
   kAnnounce,   // a message that is too long to be eager: `bytes`, sender's id in `id`
   kReady,  // receiver to sender: `id` is the announced one, data may flow to `offset`; bytes: 1 for kDataPast
   kData,   // payload: bytes [offset, offset + payload) of the message received as `id`
-  kDataPast,  // the same, which the receiver keeps past its cache
+  kDataPast,  // the same, which the receiver keeps past its cache while it sends no long message
   kConsumed,  // `bytes` of eager messages have been taken from the unexpected queue
   kProbe,     // what this rank's current collective is, sent when it waits long; payload: none
   kFault,     // the communicator has failed; tag: the culprit's rank, id: floe_status_t, payload: a text

@@ -4,13 +4,10 @@
 #include <utility>
 
 #include "base/copy.h"
-#include "base/ticks.h"
 #include "engine/operation.h"
 
 namespace floe {
 namespace {
-
-bool is_callers(const Message& message) { return message.descriptor.lane == 0; }
 
 bool try_send(const Messenger::Route& to, const PacketHeader& header, const Message& message,
               std::span<const std::byte> payload) {
@@ -125,16 +122,6 @@ int Messenger::pump_lane(uint32_t peer, Lane& lane) {
   return packets;
 }
 
-void Messenger::end_stream(Lane& lane) {
-  Transfer& send = *lane.streams.front();
-  lane.streams.pop_front();
-  if (is_callers(send)) {
-    const auto same_tag = lane.announced.find(send.tag);
-    if (--same_tag->second == 0) lane.announced.erase(same_tag);
-  }
-  send.owner->on_transfer(send);
-}
-
 PacketHeader Messenger::first_packet(PacketKind kind, const Message& send) const {
   return {.kind = kind,
           .source = rank_,
@@ -184,24 +171,6 @@ bool Messenger::take_at_once(const Message& receive, const PacketHeader& h,
   lane.eager_in += h.bytes;
   consumed(h.source, h.bytes);
   return true;
-}
-
-bool Messenger::announce(uint32_t peer, Lane& lane, Transfer& send) {
-  const Route& route = routes_[peer];
-  PacketHeader h = first_packet(PacketKind::kAnnounce, send);
-  h.id = next_id_;
-  if (!route.transport->try_send(route.peer, h, {})) return false;
-  send.id = next_id_++;
-  announced_.emplace(send.id, &send);
-  if (is_callers(send)) ++lane.announced[send.tag];
-  return true;
-}
-
-bool Messenger::stream_packet(uint32_t peer, Transfer& send) {
-  PacketHeader h = header(send.past_cache ? PacketKind::kDataPast : PacketKind::kData);
-  h.id = send.peer_id;
-  h.bytes = send.bytes;
-  return send_part(peer, h, send);
 }
 
 // What comes next of `send`. In even packets, unless they queue: of a full one and a short one the receiver
@@ -317,36 +286,14 @@ void Messenger::deliver(Transfer& receive, const PacketHeader& h, std::span<cons
   receive.bytes = h.bytes;
   receive.moved = 0;
   receive.past_cache = !eager && is_large(receive) && keep_trial_.next();
-  if (eager) {
-    if (payload.size() == h.bytes) {
-      receive.owner->on_message(receive, payload, lanes_[h.source].copy_in);
-      return consumed(h.source, h.bytes);
-    }
-    take_out(receive.data, payload, h.bytes, lanes_[h.source].copy_in);
-    receive.moved = payload.size();
-    lanes_[h.source].arriving = &receive;
-    return;
+  if (!eager) return ready(receive, h);
+  if (payload.size() == h.bytes) {
+    receive.owner->on_message(receive, payload, lanes_[h.source].copy_in);
+    return consumed(h.source, h.bytes);
   }
-  receive.id = next_id_++;
-  receiving_.emplace(receive.id, &receive);
-  PacketHeader ready = header(PacketKind::kReady);
-  ready.id = h.id;
-  ready.offset = receive.id;
-  ready.bytes = receive.past_cache && !sends_long() ? 1 : 0;
-  control(h.source, ready);
-}
-
-void Messenger::on_data(const PacketHeader& h, std::span<const std::byte> payload) {
-  const auto found = receiving_.find(h.id);
-  if (found == receiving_.end()) return bad_packet(h, "data for a message that is not being received");
-  Transfer& receive = *found->second;
-  if (receive.moved == 0) receive.begin = ticks();
-  if (!take_part(receive, h, payload)) return;
-  receiving_.erase(found);
-  // All since the first packet counts: how it is kept also changes how soon the peer can copy what is next.
-  if (is_large(receive))
-    keep_trial_.took(static_cast<double>(ticks() - receive.begin) / static_cast<double>(receive.bytes));
-  receive.owner->on_transfer(receive);
+  take_out(receive.data, payload, h.bytes, lanes_[h.source].copy_in);
+  receive.moved = payload.size();
+  lanes_[h.source].arriving = &receive;
 }
 
 // Returns whether that was the last one.
@@ -363,18 +310,6 @@ bool Messenger::take_part(Transfer& receive, const PacketHeader& h, std::span<co
     take_out(to, payload, receive.bytes, lanes_[h.source].copy_in);
   receive.moved += payload.size();
   return receive.moved == receive.bytes;
-}
-
-void Messenger::on_ready(const PacketHeader& h) {
-  const auto found = announced_.find(h.id);
-  if (found == announced_.end() || found->second->peer != h.source)
-    return bad_packet(h, "ready for a message that was not announced");
-  Transfer& send = *found->second;
-  announced_.erase(found);
-  send.peer_id = h.offset;
-  send.past_cache = h.bytes != 0;
-  send.moved = 0;
-  lanes_[h.source].streams.push_back(&send);
 }
 
 void Messenger::consumed(uint32_t source, uint64_t bytes) {

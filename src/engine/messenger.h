@@ -68,8 +68,8 @@ struct Transfer : Message {
   uint64_t id = 0;       // the messenger's
   uint64_t moved = 0;    // bytes
   uint64_t peer_id = 0;  // of a long send: what the receiver called it
-  // Of a long message: whether its receiver keeps it past the cache, and there when its first packet came, in
-  // ticks().
+  // Of a long receive: whether it is kept past the cache, and when its first packet came, in ticks(). Of a
+  // long send the former is whether it goes as kDataPast.
   bool past_cache = false;
   uint64_t begin = 0;
 };
@@ -157,30 +157,33 @@ class Messenger {
     bool empty() const { return control.empty() && messages.empty() && streams.empty(); }
   };
 
+  static bool is_callers(const Message& message) { return message.descriptor.lane == 0; }
   PacketHeader header(PacketKind kind) const;
   int pump_lane(uint32_t peer, Lane& lane);
   PacketHeader first_packet(PacketKind kind, const Message& send) const;
   bool is_eager(uint32_t peer, const Lane& lane, const Transfer& send) const;
   static bool may_be_eager(const Lane& lane, const Message& send);  // if it is not too long
   bool send_eagerly(uint32_t peer, Lane& lane, Transfer& send);
-  bool announce(uint32_t peer, Lane& lane, Transfer& send);
-  static void end_stream(Lane& lane);
-  bool stream_packet(uint32_t peer, Transfer& send);
   bool send_part(uint32_t peer, PacketHeader& header, Transfer& send);
   void deliver(Transfer& receive, const PacketHeader& header, std::span<const std::byte> payload);
   void on_first(const PacketHeader& header, std::span<const std::byte> payload);
   void on_more(const PacketHeader& header, std::span<const std::byte> payload);
-  void on_data(const PacketHeader& header, std::span<const std::byte> payload);
   // With what is sent meanwhile it would push all else out of the cache: both ways to keep it are tried.
   bool is_large(const Transfer& receive) const { return receive.bytes >= cache_bytes_ / 4; }
+  bool take_part(Transfer& receive, const PacketHeader& header, std::span<const std::byte> payload);
+  void consumed(uint32_t source, uint64_t bytes);
+  // Of long messages, in long_messages.cpp.
+  bool announce(uint32_t peer, Lane& lane, Transfer& send);
+  void ready(Transfer& receive, const PacketHeader& announced);
+  void on_ready(const PacketHeader& header);
+  bool stream_packet(uint32_t peer, Transfer& send);
+  static void end_stream(Lane& lane);
+  void on_data(const PacketHeader& header, std::span<const std::byte> payload);
   // Announced, or on its way.
   bool sends_long() const {
     return !announced_.empty() ||
            std::ranges::any_of(lanes_, [](const Lane& lane) { return !lane.streams.empty(); });
   }
-  bool take_part(Transfer& receive, const PacketHeader& header, std::span<const std::byte> payload);
-  void on_ready(const PacketHeader& header);
-  void consumed(uint32_t source, uint64_t bytes);
   void set_problem(const PacketHeader& header, Status status);
   void bad_packet(const PacketHeader& header, std::string_view what);
 

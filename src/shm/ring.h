@@ -4,9 +4,10 @@
 // record never wraps: a skip mark fills the end. Cursors count bytes since the start and never wrap (64
 // bits).
 //
-// Behind the ring lie the producer's own swap buffers. While it has most of them itself, what the receiver
-// keeps past its cache goes on through them: such data push no lines of the ring out of the receiver's
-// second-level cache, and a ring that fits there is slow to overwrite.
+// Behind the ring lie the producer's own swap buffers. While it has kSwapsBehindRing of them itself,
+// kDataPast goes on through these: such data push no lines of the ring out of the receiver's second-level
+// cache, and a ring that fits there is slow to overwrite. What they hold then belongs to the ring until it
+// has been read.
 #pragma once
 
 #include <algorithm>

@@ -33,6 +33,7 @@ Result<std::unique_ptr<Communicator>> Communicator::connect(const std::shared_pt
       engine->add(comm->group_);
     }
     if (config.size != 1) status = wire_up.ready();
+    comm->complete_ = status.ok();
   }
   if (!status.ok()) {
     comm.reset();
@@ -85,7 +86,7 @@ Communicator::~Communicator() {
   {
     const std::lock_guard guard(engine_->lock());
     failed = !group_.fault().ok();
-    unfinished = group_.busy();
+    unfinished = group_.busy() || !complete_;
     group_.leave();
     engine_->wake_sleepers();  // threads of this rank that wait for what has just ended
     if (failed && spans_hosts()) say_farewell();

@@ -159,6 +159,7 @@ class Communicator {
 
   std::shared_ptr<Engine> engine_;
   Group group_;
+  bool complete_ = false;  // all ranks have been there, so that some may have sent something
   OpTable ops_;
   std::atomic<floe_type_t> wire_type_{FLOE_FLOAT32};
   // Under the engine's lock:

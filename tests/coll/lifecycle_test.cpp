@@ -236,6 +236,30 @@ TEST(Lifecycle, ARankThatIsLateForTheLastBarrierIsNamed) {
   });
 }
 
+// All have connected when rank 2 falls silent: the others wait for it until their deadline, and not for what
+// they might have sent to it, too.
+TEST(Lifecycle, ARankThatIsNeverReadyCostsNoMoreThanTheDeadline) {
+  static constexpr std::chrono::milliseconds kTimeout(1500), kSilence(6000);
+  const auto prepare = [](uint32_t rank, floe_store_t& store) {
+    if (rank != 2) return;
+    store.set = [](void* self, const char* key, const void* value, uint64_t bytes) {
+      if (std::strstr(key, "/ready/2")) std::this_thread::sleep_for(kSilence);
+      return static_cast<MemoryStore*>(self)->handle().set(self, key, value, bytes);
+    };
+  };
+  const auto begin = std::chrono::steady_clock::now();
+  Creation creation{3, kTimeout.count()};
+  creation.fails({0, 1, 2}, prepare, [&](uint32_t rank, floe_status_t status, const std::string& text) {
+    if (rank == 2) return;
+    constexpr std::chrono::milliseconds kGivingUp(1500);  // keys stay in a caller's store for half a second
+    EXPECT_LT((std::chrono::steady_clock::now() - begin) / std::chrono::milliseconds(1),
+              (kTimeout + kGivingUp).count());
+    EXPECT_EQ(FLOE_ERR_STORE, status) << text;
+    EXPECT_NE(std::string::npos, text.find("rank 2 of 3 ")) << text;
+    EXPECT_NE(std::string::npos, text.find("phase ready")) << text;
+  });
+}
+
 // Whoever is through first has known for a while that rank 2 has failed when rank 1 asks whether it was
 // ready.
 TEST(Lifecycle, ARankThatIsSlowToReadHearsOfTheFailedOneToo) {

@@ -63,7 +63,8 @@ void Messenger::on_data(const PacketHeader& h, std::span<const std::byte> payloa
   receiving_.erase(found);
   // All since the first packet counts: how it is kept also changes how soon the peer can copy what is next.
   if (is_large(receive))
-    keep_trial_.took(static_cast<double>(ticks() - receive.begin) / static_cast<double>(receive.bytes));
+    keep_trials_.of(receive.bytes)
+        .took(static_cast<double>(ticks() - receive.begin) / static_cast<double>(receive.bytes));
   receive.owner->on_transfer(receive);
 }
 

@@ -38,7 +38,8 @@ Messenger::Messenger(uint64_t comm, uint32_t rank, std::vector<Route> routes, ui
       rank_(rank),
       routes_(std::move(routes)),
       lanes_(routes_.size()),
-      cache_bytes_(cache_bytes) {}
+      cache_bytes_(cache_bytes),
+      keep_trials_(cache_bytes) {}
 
 PacketHeader Messenger::header(PacketKind kind) const {
   return {.kind = kind, .source = rank_, .comm = comm_, .descriptor = {}};
@@ -285,7 +286,7 @@ void Messenger::deliver(Transfer& receive, const PacketHeader& h, std::span<cons
   receive.sources.clear();  // the others are not waited for any more
   receive.bytes = h.bytes;
   receive.moved = 0;
-  receive.past_cache = !eager && is_large(receive) && keep_trial_.next();
+  receive.past_cache = !eager && is_large(receive) && keep_trials_.of(receive.bytes).next();
   if (!eager) return ready(receive, h);
   if (payload.size() == h.bytes) {
     receive.owner->on_message(receive, payload, lanes_[h.source].copy_in);

@@ -192,7 +192,7 @@ class Messenger {
   std::vector<Route> routes_;
   std::vector<Lane> lanes_;  // by rank
   uint64_t cache_bytes_;
-  KeepTrial keep_trial_;
+  KeepTrials keep_trials_;
   Matcher matcher_;
   std::unordered_map<uint64_t, Transfer*> announced_;  // sends that wait for kReady
   std::unordered_map<uint64_t, Transfer*> receiving_;  // long receives under way

@@ -8,7 +8,7 @@ DirectPath::DirectPath(std::vector<std::shared_ptr<Segment>> segments, uint32_t 
       choices_(choices),
       small_(ranks_.size()),
       stream_(ranks_, cache_bytes),
-      exchange_{cache_bytes, {}, {}},
+      exchange_(cache_bytes),
       mapped_{std::move(arenas)} {}
 
 DirectOperation DirectPath::make_large(const DirectArgs& args, Protocol protocol) {

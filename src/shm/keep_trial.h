@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstdint>
 
 #include "base/copy.h"
@@ -80,6 +81,24 @@ class KeepTrial {
   double chosen_at_ = 0;            // the usual way's when it was chosen; 0: there has been no trial
 };
 
+// Those of results of about the same size: of larger ones a byte takes longer, and the other way may be the
+// faster one. In a program that had sent 4 MiB before, 8 and 16 MiB there and back near on a Zen 4 are 1.07
+// and 1.05 times as fast as with one trial for all, all_gather of 16 MiB 1.12 times.
+class KeepTrials {
+ public:
+  // `cache_bytes`: this rank's part of the last-level cache.
+  explicit KeepTrials(uint64_t cache_bytes) : least_(std::max<uint64_t>(cache_bytes / 4, 1)) {}
+
+  // Of results of less than a quarter of that, up to half, all and twice as much, and of more.
+  KeepTrial& of(uint64_t bytes) {
+    return trials_[std::min<size_t>(std::bit_width(bytes / least_), trials_.size() - 1)];
+  }
+
+ private:
+  uint64_t least_;
+  std::array<KeepTrial, 5> trials_;
+};
+
 // One operation's result.
 class Keeping {
  public:
@@ -94,8 +113,9 @@ class Keeping {
   }
   // What outlives an operation.
   struct State {
+    explicit State(uint64_t cache) : cache_bytes(cache), trials(cache) {}
     uint64_t cache_bytes;  // this rank's part of the last-level cache
-    KeepTrial trial;
+    KeepTrials trials;
     CopyIn copy_in;
   };
   // `takes`: this rank keeps what peers have.
@@ -103,7 +123,8 @@ class Keeping {
       : state_(&state),
         all_(what.kept_bytes()),
         stride_(stride(what, state.cache_bytes)),
-        past_(stride_ != 0 && (takes ? state.trial.next() : state.trial.usual())) {}
+        trial_(&state.trials.of(all_)),
+        past_(stride_ != 0 && (takes ? trial_->next() : trial_->usual())) {}
 
   // For that chunk: of this rank's own block, or of one that a peer has.
   Movement::Copy& copy_own(uint64_t chunk) const {
@@ -126,13 +147,14 @@ class Keeping {
   // After the last of them. All since the first counts: how it is kept also changes how long the peer takes
   // to copy what is next.
   void end() const {
-    if (bytes_ != 0) state_->trial.took(static_cast<double>(ticks() - begin_) / static_cast<double>(bytes_));
+    if (bytes_ != 0) trial_->took(static_cast<double>(ticks() - begin_) / static_cast<double>(bytes_));
   }
 
  private:
   State* state_;
   uint64_t all_;  // bytes
   uint64_t stride_;
+  KeepTrial* trial_;
   bool past_;  // chunks of that stride go past the cache
   uint64_t begin_ = 0, bytes_ = 0;
 };

@@ -35,7 +35,7 @@ std::vector<const ReadCosts*> read_costs(const LocalRanks& ranks) {
 
 Stream::State::State(const LocalRanks& ranks, uint64_t cache_bytes)
     : copy_out(ranks.own().layout().outbox_bytes, ranks.own().header().stream_trial, read_costs(ranks)),
-      keeping{cache_bytes, {}, {}},
+      keeping(cache_bytes),
       seen(ranks.size()) {}
 
 uint64_t StreamLayout::at(uint64_t chunk) const {

@@ -71,8 +71,8 @@ TEST(KeepTrial, TheFirstTwoOperationsOfAWayDoNotCount) {
 // Keeping past the cache may take longer, but the peer less until its next chunk is there.
 TEST(KeepTrial, WhatIsWaitedForBetweenTwoCopiesCounts) {
   constexpr useconds_t kLong = 100'000, kShort = 1000;
-  Keeping::State state{1, {}, {}};
-  const KeepTrial& trial = state.trial;
+  Keeping::State state(1);
+  const KeepTrial& trial = state.trials.of(1);
   int ordinary = 0;
   for (int i = 0; i < 8; ++i) {
     const bool past = trial.next();
@@ -133,8 +133,7 @@ TEST(Keeping, PastTheCacheGoesWhatDoesNotFit) {
 
 TEST(Keeping, ChunksOfTheStrideGoPastTheCache) {
   constexpr uint64_t kCache = 16 << 20;
-  Keeping::State state{kCache, {}, {}};
-  ASSERT_TRUE(state.trial.next());
+  Keeping::State state(kCache);
   const auto past = [&](uint64_t bytes) {
     const Keeping keeping(state, broadcast_of(bytes), true);
     std::string chunks;
@@ -148,9 +147,11 @@ TEST(Keeping, ChunksOfTheStrideGoPastTheCache) {
   EXPECT_EQ(past(kCache / 2), "x...x");
   EXPECT_EQ(past(kCache / 3 * 2), "x.x.x");
   EXPECT_EQ(past(kCache), "xxxxx");
-  past_of(state.trial, 100, 10, 15);
-  ASSERT_FALSE(state.trial.next());
+  past_of(state.trials.of(kCache), 100, 10, 15);
   EXPECT_EQ(past(kCache), ".....");
+  EXPECT_EQ(past(2 * kCache - 1), ".....");
+  EXPECT_EQ(past(2 * kCache), "xxxxx");
+  EXPECT_EQ(past(kCache - 1), "x.x.x");
 }
 
 TEST(KeepTrial, OneSlowOperationChangesNothing) {
@@ -158,6 +159,23 @@ TEST(KeepTrial, OneSlowOperationChangesNothing) {
   past_of(trial, 100, 10, 15);
   trial.took(1000);
   EXPECT_LT(past_of(trial, 100, 10, 15), 3);
+}
+
+TEST(KeepTrials, WhatIsFasterForOneSizeIsNotUsedForAnother) {
+  constexpr uint64_t kCache = 16 << 20;
+  KeepTrials trials(kCache);
+  past_of(trials.of(kCache / 4), 100, 10, 15);
+  EXPECT_FALSE(trials.of(kCache / 2 - 1).usual());
+  EXPECT_TRUE(trials.of(kCache / 4 - 1).usual());
+  EXPECT_TRUE(trials.of(kCache / 2).usual());
+  EXPECT_NE(&trials.of(kCache - 1), &trials.of(kCache));
+  EXPECT_NE(&trials.of(2 * kCache - 1), &trials.of(2 * kCache));
+  EXPECT_EQ(&trials.of(2 * kCache), &trials.of(UINT64_MAX));
+}
+
+TEST(KeepTrials, OfACacheThatIsNotKnown) {
+  EXPECT_TRUE(KeepTrials(UINT64_MAX).of(UINT64_MAX).usual());
+  EXPECT_TRUE(KeepTrials(0).of(0).usual());
 }
 
 }  // namespace

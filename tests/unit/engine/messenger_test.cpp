@@ -62,6 +62,7 @@ TEST_F(MessengerTest, LargeMessagesAreKeptBothWays) {
   EXPECT_EQ(0, past_of(6, kMaxPayload));
   EXPECT_NE(0, past_of(500, kCache / 4, true));
   EXPECT_EQ(from_a.past, 5 * 10) << "not of a receiver that sends a long one";
+  EXPECT_EQ(5, past_of(8, kCache / 2)) << "larger ones are tried by themselves";
   EXPECT_TRUE(b.problem().ok());
 }
 

@@ -134,6 +134,7 @@ TEST(Keeping, PastTheCacheGoesWhatDoesNotFit) {
 TEST(Keeping, ChunksOfTheStrideGoPastTheCache) {
   constexpr uint64_t kCache = 16 << 20;
   Keeping::State state(kCache);
+  ASSERT_TRUE(state.trials.of(kCache).next());
   const auto past = [&](uint64_t bytes) {
     const Keeping keeping(state, broadcast_of(bytes), true);
     std::string chunks;
@@ -148,6 +149,7 @@ TEST(Keeping, ChunksOfTheStrideGoPastTheCache) {
   EXPECT_EQ(past(kCache / 3 * 2), "x.x.x");
   EXPECT_EQ(past(kCache), "xxxxx");
   past_of(state.trials.of(kCache), 100, 10, 15);
+  ASSERT_FALSE(state.trials.of(kCache).next());
   EXPECT_EQ(past(kCache), ".....");
   EXPECT_EQ(past(2 * kCache - 1), ".....");
   EXPECT_EQ(past(2 * kCache), "xxxxx");

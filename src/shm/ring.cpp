@@ -33,12 +33,12 @@ bool RingWriter::swaps(PacketKind kind, size_t bytes) {
   return at_ <= lap_ && has_read(behind_ring_);
 }
 
-void RingWriter::publish(std::byte* place, size_t bytes) {
+void RingWriter::publish(std::byte* place, size_t bytes, uint64_t copied) {
   written_ += bytes;
   if (at_ + bytes > lap_) behind_ring_ = written_;
   at_ = at_ + bytes == capacity_ ? 0 : at_ + bytes;
   // Release: pairs with the acquire in RingReader::drain, which then sees the whole record.
-  head_->store(written_, std::memory_order_release);
+  head_->store(written_ + copied, std::memory_order_release);
   demote(place, bytes, *head_);
   // Not to write: a Zen 5 takes longer where the peer looks at them meanwhile.
   const std::byte* const next = data_ + at_;
@@ -63,7 +63,8 @@ bool RingWriter::try_write(const PacketHeader& header, std::span<const std::byte
   }
   record->word = word;
   copy_header(&record->header, header, brief);
-  publish(place, need);
+  const bool copies = brief && !swaps && payload.size() <= LatestRecord::kMostPayload;
+  publish(place, need, copies ? latest_->write(*head_, header, payload) : 0);
   return true;
 }
 

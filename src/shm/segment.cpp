@@ -12,7 +12,7 @@
 namespace floe {
 namespace {
 
-constexpr uint64_t kMagic = 0x31746e656d676573;  // "segment1"
+constexpr uint64_t kMagic = 0x32746e656d676573;  // "segment2"
 constexpr size_t kPage = 4096;
 
 constexpr size_t round_up(size_t value, size_t unit) { return (value + unit - 1) / unit * unit; }

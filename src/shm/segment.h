@@ -13,6 +13,7 @@
 #include "base/fd.h"
 #include "base/status.h"
 #include "shm/copy_out.h"
+#include "shm/latest_record.h"
 
 namespace floe {
 
@@ -130,6 +131,7 @@ struct SegmentHeader {
 // and the peer's outbox, on a line that the peer does not read with `tail`: it times how long that takes.
 struct RingCursors {
   alignas(128) std::atomic<uint64_t> head;
+  LatestRecord latest;  // of that ring
   CopyTrial trial;
   alignas(128) std::atomic<uint64_t> tail;
   alignas(128) ReadCosts read;

@@ -39,6 +39,13 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     std::copy(bytes.begin(), bytes.end(), reinterpret_cast<uint8_t*>(memory));
     peers.head = input.ConsumeBool() ? peers.head + input.ConsumeIntegralInRange<uint64_t>(0, kCapacity + 64)
                                      : input.ConsumeIntegral<uint64_t>();
+    if (input.ConsumeBool()) {
+      const auto payload =
+          input.ConsumeBytes<std::byte>(input.ConsumeIntegralInRange<size_t>(0, LatestRecord::kMostPayload));
+      PacketHeader header;
+      header.tag = input.ConsumeIntegral<uint64_t>();
+      peers.head += peers.latest.write(peers.head, header, payload);
+    }
     if (reader.drain(sink, 16) < 0) break;
   }
   const auto message = input.ConsumeRemainingBytes<std::byte>();

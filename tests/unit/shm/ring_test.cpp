@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <span>
 #include <thread>
 
 #include "ring_fixture.h"
@@ -50,6 +51,75 @@ TEST(Ring, EveryFieldOfAHeaderArrives) {
         EXPECT_EQ(std::memcmp(&sink.packets[0].first, &header, sizeof(header)), 0) << id << offset << bytes;
         EXPECT_EQ(sink.packets[0].second, std::vector<std::byte>(payload.begin(), payload.begin() + bytes));
       }
+}
+
+// Small ones come by the copy beside the cursor, one by one, or from the ring, several at once: the same
+// either way.
+TEST(Ring, SmallRecordsComeByThemselvesOrTogether) {
+  auto ring = std::make_unique<Ring>();
+  std::vector<std::byte> payload(LatestRecord::kMostPayload + 8);
+  for (size_t i = 0; i < payload.size(); ++i) payload[i] = static_cast<std::byte>(i + 1);
+  Collect sink;
+  uint64_t written = 0;
+  for (size_t bytes = 0; bytes <= payload.size(); ++bytes)
+    for (const int together : {1, 2, 1, 3}) {
+      for (int i = 0; i < together; ++i)
+        ASSERT_TRUE(ring->writer.try_write(numbered(written++), {payload.data(), bytes}));
+      ASSERT_EQ(ring->reader.drain(sink, 8), together);
+    }
+  for (uint64_t i = 0; i < written; ++i) {
+    const size_t bytes = i / 7;
+    EXPECT_EQ(sink.packets[i].first.tag, i);
+    EXPECT_EQ(sink.packets[i].second, std::vector<std::byte>(payload.begin(), payload.begin() + bytes));
+  }
+}
+
+// While the reader looks at one the writer may put the next one there: never a mixture of two.
+TEST(Ring, SmallRecordsAreWholeWithTwoThreads) {
+  auto ring = std::make_unique<Ring>();
+  constexpr uint64_t kPackets = 200000;
+  const auto words = [](uint64_t i) { return std::vector<uint64_t>(i % 8, i); };
+  std::thread writer([&] {
+    for (uint64_t i = 0; i < kPackets; ++i) {
+      const std::vector<uint64_t> payload = words(i);
+      while (!ring->writer.try_write(numbered(i), std::as_bytes(std::span(payload))))
+        std::this_thread::yield();
+    }
+  });
+  Collect sink;
+  uint64_t seen = 0;
+  while (seen < kPackets) {
+    ASSERT_GE(ring->reader.drain(sink, 8), 0);
+    for (auto& [header, payload] : sink.packets) {
+      const std::vector<uint64_t> expected = words(seen);
+      const auto bytes = std::as_bytes(std::span(expected));
+      ASSERT_EQ(header.tag, seen);
+      ASSERT_TRUE(std::ranges::equal(payload, bytes)) << seen;
+      ++seen;
+    }
+    sink.packets.clear();
+  }
+  writer.join();
+}
+
+// The reader needs no line of the ring for it.
+TEST(Ring, ASmallRecordIsReadBesideTheCursor) {
+  auto ring = std::make_unique<Ring>();
+  ASSERT_TRUE(ring->writer.try_write(numbered(5), {}));
+  std::memset(ring->data, 0xff, RingRecord::kAlign);
+  Collect sink;
+  ASSERT_EQ(ring->reader.drain(sink, 1), 1);
+  EXPECT_EQ(sink.packets[0].first.tag, 5);
+}
+
+// As when the writer has died, or the reader has seen it, before the cursor told of the next one.
+TEST(Ring, ASmallRecordWhoseCopyIsGoneIsInTheRing) {
+  auto ring = std::make_unique<Ring>();
+  ASSERT_TRUE(ring->writer.try_write(numbered(5), {}));
+  ring->writers.latest.write(ring->writers.head, numbered(6), {});
+  Collect sink;
+  ASSERT_EQ(ring->reader.drain(sink, 1), 1);
+  EXPECT_EQ(sink.packets[0].first.tag, 5);
 }
 
 TEST(Ring, AMessageOfAWordTakesOneLine) { EXPECT_EQ(record_bytes(8, is_brief(numbered(1))), 64); }
@@ -212,7 +282,8 @@ TEST(Ring, RefusesInvalidRecords) {
   for (const uint64_t length :
        {uint64_t{kCapacity}, all, all | RingRecord::kBrief, all + 1, ~uint64_t{0} - 1, uint64_t{1} << 63}) {
     ring = std::make_unique<Ring>();
-    ASSERT_TRUE(ring->writer.try_write(numbered(1), {}));
+    const std::byte payload[LatestRecord::kMostPayload + 1]{};  // too much to be beside the cursor as well
+    ASSERT_TRUE(ring->writer.try_write(numbered(1), payload));
     std::memcpy(ring->data, &length, sizeof(length));
     Collect sink;
     EXPECT_EQ(ring->reader.drain(sink, 1), -1) << length;
@@ -222,6 +293,13 @@ TEST(Ring, RefusesInvalidRecords) {
   ring->writers.head.store(all * 4);
   Collect sink;
   EXPECT_EQ(ring->reader.drain(sink, 1), -1);
+  // A copy beside the cursor of more than there is room for.
+  for (uint64_t bytes = LatestRecord::kMostPayload + 1; bytes < 63; ++bytes) {
+    ring = std::make_unique<Ring>();
+    ring->writers.head.store(record_bytes(bytes, true) + 1 + bytes);
+    EXPECT_EQ(ring->reader.drain(sink, 1), -1) << bytes;
+    EXPECT_TRUE(sink.packets.empty());
+  }
 }
 
 }  // namespace

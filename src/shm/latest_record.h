@@ -9,7 +9,6 @@
 // + the bytes of the payload that is here, or 0: none.
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstddef>
@@ -32,12 +31,12 @@ class LatestRecord {
   static bool has_copy(uint64_t cursor) { return (cursor & kCopied) != 0; }
   static size_t payload_bytes(uint64_t cursor) { return (cursor & kCopied) - 1; }  // if it has one
 
-  // Puts that here, of a cursor that stands before it. Returns what is to be added to the cursor that tells
+  // Puts that here, of a cursor that stands before it and says `said`: its line is the reader's by now, and
+  // to load it first takes as long as another crossing. Returns what is to be added to the cursor that tells
   // of it.
-  uint64_t write(std::atomic<uint64_t>& cursor, const PacketHeader& header,
+  uint64_t write(std::atomic<uint64_t>& cursor, uint64_t said, const PacketHeader& header,
                  std::span<const std::byte> payload) {
-    const uint64_t before = cursor.load(std::memory_order_relaxed);
-    if (has_copy(before)) cursor.store(position(before), std::memory_order_relaxed);
+    if (has_copy(said)) cursor.store(position(said), std::memory_order_relaxed);
     Words words{};
     std::memcpy(words.data(), &header, kHeaderBytes);
     if (!payload.empty()) std::memcpy(words.data() + kHeaderWords, payload.data(), payload.size());
@@ -51,8 +50,8 @@ class LatestRecord {
     PacketHeader header;
     std::array<std::byte, kMostPayload> payload;
   };
-  // What `seen` tells of, a cursor that has a copy of at most kMostPayload bytes. False: the writer has gone
-  // on.
+  // What `seen` tells of, a cursor that has a copy, of at most kMostPayload bytes. False: the writer is past
+  // it.
   bool read(const std::atomic<uint64_t>& cursor, uint64_t seen, Copy* copy) const {
     const size_t payload = payload_bytes(seen);
     Words words;

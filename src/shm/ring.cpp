@@ -37,8 +37,9 @@ void RingWriter::publish(std::byte* place, size_t bytes, uint64_t copied) {
   written_ += bytes;
   if (at_ + bytes > lap_) behind_ring_ = written_;
   at_ = at_ + bytes == capacity_ ? 0 : at_ + bytes;
+  cursor_ = written_ + copied;
   // Release: pairs with the acquire in RingReader::drain, which then sees the whole record.
-  head_->store(written_ + copied, std::memory_order_release);
+  head_->store(cursor_, std::memory_order_release);
   demote(place, bytes, *head_);
   // Not to write: a Zen 5 takes longer where the peer looks at them meanwhile.
   const std::byte* const next = data_ + at_;
@@ -64,7 +65,7 @@ bool RingWriter::try_write(const PacketHeader& header, std::span<const std::byte
   record->word = word;
   copy_header(&record->header, header, brief);
   const bool copies = brief && !swaps && payload.size() <= LatestRecord::kMostPayload;
-  publish(place, need, copies ? latest_->write(*head_, header, payload) : 0);
+  publish(place, need, copies ? latest_->write(*head_, cursor_, header, payload) : 0);
   return true;
 }
 

@@ -119,7 +119,8 @@ class RingWriter {
   LatestRecord* latest_;
   const std::atomic<uint64_t>* tail_;
   uint64_t written_ = 0;
-  size_t at_ = 0;  // the place of that
+  uint64_t cursor_ = 0;  // what *head_ says
+  size_t at_ = 0;        // the place of `written_`
   uint64_t seen_tail_ = 0;
   uint64_t behind_ring_ = 0;  // what comes before that may lie behind the ring
   CopyOut copy_out_;

@@ -44,7 +44,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
           input.ConsumeBytes<std::byte>(input.ConsumeIntegralInRange<size_t>(0, LatestRecord::kMostPayload));
       PacketHeader header;
       header.tag = input.ConsumeIntegral<uint64_t>();
-      peers.head += peers.latest.write(peers.head, header, payload);
+      peers.head += peers.latest.write(peers.head, peers.head, header, payload);
     }
     if (reader.drain(sink, 16) < 0) break;
   }

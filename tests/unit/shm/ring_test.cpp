@@ -116,7 +116,7 @@ TEST(Ring, ASmallRecordIsReadBesideTheCursor) {
 TEST(Ring, ASmallRecordWhoseCopyIsGoneIsInTheRing) {
   auto ring = std::make_unique<Ring>();
   ASSERT_TRUE(ring->writer.try_write(numbered(5), {}));
-  ring->writers.latest.write(ring->writers.head, numbered(6), {});
+  ring->writers.latest.write(ring->writers.head, ring->writers.head, numbered(6), {});
   Collect sink;
   ASSERT_EQ(ring->reader.drain(sink, 1), 1);
   EXPECT_EQ(sink.packets[0].first.tag, 5);
@@ -275,6 +275,20 @@ TEST(Ring, WhatIsNotWantedStays) {
   for (uint64_t i = 0; i < 3; ++i) EXPECT_EQ(sink.packets[i].first.tag, i + 1);
 }
 
+TEST(Ring, ASmallRecordThatIsNotWantedStays) {
+  auto ring = std::make_unique<Ring>();
+  ASSERT_TRUE(ring->writer.try_write(numbered(1), {}));
+  Choosy sink;
+  EXPECT_EQ(ring->reader.drain(sink, 10), 0);
+  EXPECT_EQ(ring->reader.drain(sink, 10), 0);
+  EXPECT_EQ(ring->readers.tail, 0);
+  sink.willing = true;
+  EXPECT_EQ(ring->reader.drain(sink, 10), 1);
+  EXPECT_EQ(ring->reader.drain(sink, 10), 0);
+  EXPECT_EQ(ring->readers.tail, record_bytes(0, true));
+  EXPECT_EQ(sink.asked, (std::vector<uint64_t>{1, 1, 1}));
+}
+
 // A peer's memory is not to be trusted: lengths that lead out of the ring are refused, not followed.
 TEST(Ring, RefusesInvalidRecords) {
   auto ring = std::make_unique<Ring>();
@@ -300,6 +314,12 @@ TEST(Ring, RefusesInvalidRecords) {
     EXPECT_EQ(ring->reader.drain(sink, 1), -1) << bytes;
     EXPECT_TRUE(sink.packets.empty());
   }
+  // Of a record that would not end where the ring does.
+  ring = std::make_unique<Ring>();
+  ASSERT_TRUE(ring->writer.try_write(numbered(1), std::vector<std::byte>(LatestRecord::kMostPayload)));
+  RingReader of_one_line(ring->data, RingRecord::kAlign, ring->readers, ring->writers, ring->readers_swaps);
+  EXPECT_EQ(of_one_line.drain(sink, 1), -1);
+  EXPECT_TRUE(sink.packets.empty());
 }
 
 }  // namespace

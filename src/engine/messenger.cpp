@@ -129,7 +129,7 @@ PacketHeader Messenger::first_packet(PacketKind kind, const Message& send) const
           .comm = comm_,
           .tag = send.tag,
           .bytes = send.bytes,
-          .descriptor = send.descriptor};
+          .descriptor = is_callers(send) ? Descriptor{} : send.descriptor};
 }
 
 bool Messenger::is_eager(uint32_t peer, const Lane& lane, const Transfer& send) const {

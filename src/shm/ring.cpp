@@ -49,44 +49,44 @@ void RingWriter::publish(std::byte* place, size_t bytes, uint64_t copied) {
 
 bool RingWriter::try_write(const PacketHeader& header, std::span<const std::byte> payload) {
   const bool swaps = this->swaps(header.kind, payload.size());
-  const bool brief = is_brief(header);
-  const size_t need = record_bytes(swaps ? 0 : payload.size(), brief);
+  const HeaderForm form = form_of(header, payload.size());
+  const size_t need = record_bytes(swaps ? 0 : payload.size(), form);
   if (!has_room(header.kind, need)) return false;
   std::byte* const place = next_place(header.kind, need);
   auto* const record = reinterpret_cast<RingRecord*>(place);
-  uint64_t word = payload.size() | (brief ? RingRecord::kBrief : 0);
+  uint64_t word = payload.size() | RingRecord::with(form);
   if (swaps) {
     const uint32_t buffer = swaps_->take();
     word |= uint64_t{buffer + 1} << RingRecord::kBufferShift;
     copy_bytes(swaps_->at(buffer), payload.data(), payload.size());
   } else {
-    copy_out_(place + payload_offset(payload.size(), brief), payload.data(), payload.size());
+    copy_out_(place + payload_offset(payload.size(), form), payload.data(), payload.size());
   }
   record->word = word;
-  copy_header(&record->header, header, brief);
-  const bool copies = brief && !swaps && payload.size() <= LatestRecord::kMostPayload;
-  publish(place, need, copies ? latest_->write(*head_, cursor_, header, payload) : 0);
+  copy_header(&record->header, header, form);
+  const bool copies = form == HeaderForm::kBare;
+  publish(place, need, copies ? latest_->write(*head_, cursor_, header, word, payload) : 0);
   return true;
 }
 
 bool RingWriter::try_write_in_parts(PacketHeader header, std::span<const std::byte> payload) {
   const size_t part = part_bytes(header.bytes);
   if (payload.size() < 2 * part || !swaps(header.kind, payload.size())) return try_write(header, payload);
-  if (!has_room(header.kind, payload.size() / part * record_bytes(0, false))) return false;
+  if (!has_room(header.kind, payload.size() / part * record_bytes(0, HeaderForm::kAll))) return false;
   const uint32_t buffer = swaps_->take();
   std::byte* const to = swaps_->at(buffer);
   for (size_t at = 0, bytes = 0; at < payload.size(); at += bytes) {
     const size_t rest = payload.size() - at;
     bytes = rest < 2 * part ? rest : part;
     copy_bytes(to + at, payload.data() + at, bytes);
-    const bool brief = is_brief(header);
-    const size_t need = record_bytes(0, brief);
+    const HeaderForm form = form_of(header, bytes);
+    const size_t need = record_bytes(0, form);
     std::byte* const place = next_place(header.kind, need);
     auto* const record = reinterpret_cast<RingRecord*>(place);
     record->word = bytes | uint64_t{buffer + 1} << RingRecord::kBufferShift |
                    uint64_t{at / RingRecord::kAlign} << RingRecord::kPlaceShift |
-                   (bytes < rest ? RingRecord::kGoesOn : 0) | (brief ? RingRecord::kBrief : 0);
-    copy_header(&record->header, header, brief);
+                   (bytes < rest ? RingRecord::kGoesOn : 0) | RingRecord::with(form);
+    copy_header(&record->header, header, form);
     publish(place, need);
     header.kind = PacketKind::kMore;
     header.offset += bytes;
@@ -95,9 +95,9 @@ bool RingWriter::try_write_in_parts(PacketHeader header, std::span<const std::by
 }
 
 bool RingReader::take_swapped(PacketSink& sink, const PacketHeader& header, uint64_t word) {
-  constexpr uint64_t kFlags = RingRecord::kBrief | RingRecord::kGoesOn;
+  constexpr uint64_t kFlags = RingRecord::kForm | RingRecord::kGoesOn;
   constexpr uint32_t kBufferMask = (1u << RingRecord::kBufferBits) - 1;
-  const size_t bytes = static_cast<uint32_t>(word);
+  const size_t bytes = RingRecord::payload_bytes(word);
   const uint64_t at = ((word & ~kFlags) >> RingRecord::kPlaceShift) * RingRecord::kAlign;
   const uint32_t index = (static_cast<uint32_t>(word >> RingRecord::kBufferShift) & kBufferMask) - 1;
   if (index >= SwapBuffers::kAll || at + bytes > swaps_->bytes()) return false;

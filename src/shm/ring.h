@@ -2,7 +2,7 @@
 //
 // Records are aligned to 64 bytes: a word, PacketHeader, payload, which may be in a swap buffer instead. A
 // record never wraps: a skip mark fills the end. Cursors count bytes since the start and never wrap (64
-// bits). A small record is also beside the cursor: see latest_record.h.
+// bits). Of a caller's message the header is also beside the cursor: see latest_record.h.
 //
 // Behind the ring lie the producer's own swap buffers. While it has kSwapsBehindRing of them itself,
 // kDataPast goes on through these: such data push no lines of the ring out of the receiver's second-level
@@ -15,6 +15,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <optional>
 #include <span>
 
 #include "base/cache_hints.h"
@@ -26,41 +27,71 @@
 
 namespace floe {
 
+// How much of its header a record has.
+enum class HeaderForm : uint64_t {
+  kAll,
+  kBrief,  // what comes before `id`: the rest is 0
+  kBare,   // what comes before `bytes`: that is the payload's, and the rest is 0
+  kNone    // no record of ours
+};
+
 struct RingRecord {
   static constexpr size_t kAlign = 64;
   static constexpr uint64_t kSkip = ~uint64_t{0};
   static constexpr int kBufferShift = 32, kBufferBits = 8;
   static constexpr int kPlaceShift = kBufferShift + kBufferBits;
   static constexpr uint64_t kGoesOn = uint64_t{1} << 61;  // the next part is in the same swap buffer
-  static constexpr uint64_t kBrief = uint64_t{1} << 62;   // the header ends before `id`: the rest is 0
+  static constexpr int kFormShift = 62;
+  static constexpr uint64_t kForm = uint64_t{3} << kFormShift;
   // Bytes of the payload; above them 1 + the swap buffer that it is in and at which of its lines, or 0: it
-  // follows here; kGoesOn and kBrief or not. Or kSkip.
+  // follows here; kGoesOn or not; the header's form. Or kSkip.
   uint64_t word;
   PacketHeader header;
+
+  static constexpr uint64_t with(HeaderForm form) { return static_cast<uint64_t>(form) << kFormShift; }
+  static constexpr HeaderForm form(uint64_t word) { return static_cast<HeaderForm>(word >> kFormShift); }
+  static constexpr size_t payload_bytes(uint64_t word) { return static_cast<uint32_t>(word); }
+  static constexpr bool is_swapped(uint64_t word) { return (word & ~kForm) >> kBufferShift != 0; }
 };
 
-// What most headers are: 8 bytes of payload then share the line with them.
-constexpr bool is_brief(const PacketHeader& header) { return header.id == 0 && header.offset == 0; }
-constexpr size_t header_bytes(bool brief) {
-  return brief ? LatestRecord::kHeaderBytes : sizeof(PacketHeader);
+inline HeaderForm form_of(const PacketHeader& header, size_t payload) {
+  if (header.id != 0 || header.offset != 0) return HeaderForm::kAll;
+  return header.bytes == payload && header.descriptor == Descriptor{} ? HeaderForm::kBare
+                                                                      : HeaderForm::kBrief;
+}
+constexpr size_t header_bytes(HeaderForm form) {
+  return form == HeaderForm::kBare    ? LatestRecord::kHeaderBytes
+         : form == HeaderForm::kBrief ? offsetof(PacketHeader, id)
+                                      : sizeof(PacketHeader);
 }
 
-// Where a record's payload begins: large ones on a line of their own, so that no store or load crosses two.
-constexpr size_t payload_offset(size_t payload, bool brief) {
-  constexpr size_t kLines = 2 * RingRecord::kAlign;
-  const size_t behind_header = offsetof(RingRecord, header) + header_bytes(brief);
-  return payload <= kLines - behind_header ? behind_header : kLines;
+// Where a record's payload begins: large ones on a line of their own, so that no store or load crosses two,
+// and that a reader which has the header beside the cursor needs no other lines.
+constexpr size_t payload_offset(size_t payload, HeaderForm form) {
+  const size_t lines = (form == HeaderForm::kBare ? 1 : 2) * RingRecord::kAlign;
+  const size_t behind_header = offsetof(RingRecord, header) + header_bytes(form);
+  return payload <= lines - behind_header ? behind_header : lines;
 }
 
-constexpr size_t record_bytes(size_t payload, bool brief) {
-  return (payload_offset(payload, brief) + payload + RingRecord::kAlign - 1) / RingRecord::kAlign *
+constexpr size_t record_bytes(size_t payload, HeaderForm form) {
+  return (payload_offset(payload, form) + payload + RingRecord::kAlign - 1) / RingRecord::kAlign *
          RingRecord::kAlign;
 }
+constexpr size_t record_bytes(uint64_t word) {
+  return record_bytes(RingRecord::is_swapped(word) ? 0 : RingRecord::payload_bytes(word),
+                      RingRecord::form(word));
+}
+inline const std::byte* payload_at(const std::byte* record, uint64_t word) {
+  return record + payload_offset(RingRecord::payload_bytes(word), RingRecord::form(word));
+}
 
-// Of a length that is known here in either case: a third of the instructions.
-inline void copy_header(PacketHeader* to, const PacketHeader& from, bool brief) {
-  if (brief)
-    std::memcpy(static_cast<void*>(to), &from, header_bytes(true));
+// Of a length that is known here in each case: a third of the instructions.
+inline void copy_header(PacketHeader* to, const PacketHeader& from, HeaderForm form) {
+  void* const bytes = to;
+  if (form == HeaderForm::kBare)
+    std::memcpy(bytes, &from, header_bytes(HeaderForm::kBare));
+  else if (form == HeaderForm::kBrief)
+    std::memcpy(bytes, &from, header_bytes(HeaderForm::kBrief));
   else
     *to = from;
 }
@@ -133,9 +164,10 @@ class RingReader {
       : data_(data), capacity_(capacity), swaps_(&swaps), own_(&own), peers_(&peers) {}
 
   // Hands up to `limit` packets to `sink` and gives their room back. Returns how many, or -1 if the ring
-  // holds what no writer of ours writes.
+  // holds what no writer of ours writes. Inlined in a loop of looks, both ways at once 64 and 256 B take a
+  // tenth longer.
   template <class Sink>
-  int drain(Sink& sink, int limit);
+  [[gnu::noinline]] int drain(Sink& sink, int limit);
 
  private:
   // The next record is probably as long as the last. The lines of a long one would be taken from a writer
@@ -148,11 +180,13 @@ class RingReader {
     constexpr uint64_t kMost = 1024;
     for (uint64_t at = 0; at < std::min(available, kMost); at += RingRecord::kAlign) prefetch(record + at);
   }
-  // Takes the record of which LatestRecord has a copy, if that is all there is to read; false: the ring has
-  // it. `packets`: what drain() then returns. Inlined there, 8 B take up to a tenth longer.
+  // Takes the record of which LatestRecord has a copy, if that is all there is to read, and returns what
+  // drain() does; nothing: the ring has it.
   template <class Sink>
-  bool take_latest(Sink& sink, uint64_t cursor, int* packets);
-  // False: no peer of ours writes such a record.
+  std::optional<int> take_latest(Sink& sink, uint64_t cursor);
+  // `payload`: if it is not in a swap buffer. False: no peer of ours writes such a record.
+  template <class Sink>
+  bool take(Sink& sink, const PacketHeader& header, uint64_t word, const std::byte* payload);
   bool take_swapped(PacketSink& sink, const PacketHeader& header, uint64_t word);
 
   const std::byte* data_;
@@ -166,22 +200,40 @@ class RingReader {
 };
 
 template <class Sink>
-[[gnu::noinline]] bool RingReader::take_latest(Sink& sink, uint64_t cursor, int* packets) {
-  const size_t payload = LatestRecord::payload_bytes(cursor), bytes = record_bytes(payload, true);
-  if (LatestRecord::position(cursor) != read_ + bytes) return false;
-  LatestRecord::Copy copy;
-  if (payload > LatestRecord::kMostPayload || bytes > capacity_ - at_) {
-    *packets = -1;
-  } else if (!peers_->latest.read(peers_->head, cursor, &copy)) {
-    return false;
-  } else if (sink.wants(copy.header)) {
-    sink.on_packet(copy.header, {copy.payload.data(), payload});
-    read_ += bytes;
-    at_ = bytes == capacity_ - at_ ? 0 : at_ + bytes;
-    expected_ = 0;
-    own_->tail.store(read_, std::memory_order_release);  // as in drain()
-    *packets = 1;
+std::optional<int> RingReader::take_latest(Sink& sink, uint64_t cursor) {
+  const uint64_t copied = LatestRecord::copied(cursor), bytes = LatestRecord::position(cursor) - read_;
+  if (copied > LatestRecord::kElsewhere) return -1;
+  const bool here = copied != LatestRecord::kElsewhere;
+  if (bytes > RingRecord::kAlign) {
+    if (here) return {};
+    prefetch_record(data_ + at_ + RingRecord::kAlign, bytes - RingRecord::kAlign);  // the payload
   }
+  LatestRecord::Copy copy;
+  if (!peers_->latest.read(peers_->head, cursor, &copy)) return {};
+  const uint64_t word = here ? (copied - 1) | RingRecord::with(HeaderForm::kBare) : copy.word;
+  if (bytes != record_bytes(word)) return {};
+  if (RingRecord::form(word) != HeaderForm::kBare || bytes > capacity_ - at_) return -1;
+  copy.header.bytes = RingRecord::payload_bytes(word);
+  if (!sink.wants(copy.header)) return 0;
+  const std::byte* const payload =
+      here ? reinterpret_cast<const std::byte*>(copy.payload.data()) : payload_at(data_ + at_, word);
+  if (!take(sink, copy.header, word, payload)) return -1;
+  read_ += bytes;
+  at_ = bytes == capacity_ - at_ ? 0 : at_ + bytes;
+  expected_ = 0;
+  own_->tail.store(read_, std::memory_order_release);  // as in drain()
+  return 1;
+}
+
+template <class Sink>
+bool RingReader::take(Sink& sink, const PacketHeader& header, uint64_t word, const std::byte* payload) {
+  if (RingRecord::is_swapped(word)) return take_swapped(sink, header, word);
+  const size_t bytes = RingRecord::payload_bytes(word);
+  const auto hand_over = [&] { sink.on_packet(header, {payload, bytes}); };
+  if (bytes < CopyOut::kSmallest)
+    hand_over();
+  else
+    read_copied(peers_->trial, own_->read, bytes, hand_over);
   return true;
 }
 
@@ -192,7 +244,8 @@ int RingReader::drain(Sink& sink, int limit) {
   // The lines of a small record cross with the cursor, not after it.
   for (size_t line = 0; line < expected_; line += RingRecord::kAlign) prefetch(data_ + at_ + line);
   if (head == read_) return 0;
-  if (int taken = 0; LatestRecord::has_copy(cursor) && take_latest(sink, cursor, &taken)) return taken;
+  if (LatestRecord::copied(cursor) != 0)
+    if (const auto packets = take_latest(sink, cursor)) return *packets;
   prefetch_record(data_ + at_, head - read_);
   int packets = 0;
   while (read_ != head && packets < limit) {
@@ -206,24 +259,16 @@ int RingReader::drain(Sink& sink, int limit) {
       at_ = 0;
       continue;
     }
-    const bool brief = (word & RingRecord::kBrief) != 0;
-    const bool swapped = (word & ~RingRecord::kBrief) >> RingRecord::kBufferShift != 0;
-    const size_t payload = static_cast<uint32_t>(word);
-    const size_t bytes = record_bytes(swapped ? 0 : payload, brief), to_end = capacity_ - at_;
-    if (bytes > available || bytes > to_end) return -1;
+    const HeaderForm form = RingRecord::form(word);
+    const size_t bytes = record_bytes(word), to_end = capacity_ - at_;
+    if (form == HeaderForm::kNone || bytes > available || bytes > to_end) return -1;
     PacketHeader header;  // a copy: the peer could change it while it is looked at
-    copy_header(&header, record->header, brief);
+    header.bytes = RingRecord::payload_bytes(word);
+    copy_header(&header, record->header, form);
     if (!sink.wants(header)) break;
     const size_t next = bytes == to_end ? 0 : at_ + bytes;
     if (available != bytes) prefetch_record(data_ + next, available - bytes);
-    const auto take = [&] { sink.on_packet(header, {place + payload_offset(payload, brief), payload}); };
-    if (swapped) {
-      if (!take_swapped(sink, header, word)) return -1;
-    } else if (payload < CopyOut::kSmallest) {
-      take();
-    } else {
-      read_copied(peers_->trial, own_->read, payload, take);
-    }
+    if (!take(sink, header, word, payload_at(place, word))) return -1;
     read_ += bytes;
     at_ = next;
     expected_ = bytes <= kMostExpected ? bytes : kLeastExpected;

@@ -132,6 +132,7 @@ struct SegmentHeader {
 struct RingCursors {
   alignas(128) std::atomic<uint64_t> head;
   LatestRecord latest;  // of that ring
+  static_assert(sizeof(head) + sizeof(latest) == 64);
   CopyTrial trial;
   alignas(128) std::atomic<uint64_t> tail;
   alignas(128) ReadCosts read;

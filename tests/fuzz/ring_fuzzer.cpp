@@ -40,11 +40,12 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     peers.head = input.ConsumeBool() ? peers.head + input.ConsumeIntegralInRange<uint64_t>(0, kCapacity + 64)
                                      : input.ConsumeIntegral<uint64_t>();
     if (input.ConsumeBool()) {
-      const auto payload =
-          input.ConsumeBytes<std::byte>(input.ConsumeIntegralInRange<size_t>(0, LatestRecord::kMostPayload));
+      const auto payload = input.ConsumeBytes<std::byte>(
+          input.ConsumeIntegralInRange<size_t>(0, LatestRecord::kMostPayload + 1));
       PacketHeader header;
       header.tag = input.ConsumeIntegral<uint64_t>();
-      peers.head += peers.latest.write(peers.head, peers.head, header, payload);
+      const auto word = input.ConsumeIntegral<uint64_t>();
+      peers.head += peers.latest.write(peers.head, peers.head, header, word, payload);
     }
     if (reader.drain(sink, 16) < 0) break;
   }

@@ -77,6 +77,13 @@ inline PacketHeader numbered(uint64_t number, PacketKind kind = PacketKind::kEag
   return header;
 }
 
+// A whole one, which also is beside the cursor: see latest_record.h.
+inline PacketHeader message(uint64_t number, size_t bytes) {
+  PacketHeader header = numbered(number);
+  header.bytes = bytes;
+  return header;
+}
+
 inline std::vector<std::byte> payload_of(uint64_t number) {
   std::mt19937 random(static_cast<uint32_t>(number));
   std::vector<std::byte> payload(random() % 3000);

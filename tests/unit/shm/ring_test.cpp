@@ -18,7 +18,8 @@ TEST(Ring, DeliversInOrderAcrossTheWrapWithTwoThreads) {
   std::thread writer([&] {
     for (uint64_t i = 0; i < kPackets; ++i) {
       const auto payload = payload_of(i);
-      while (!ring->writer.try_write(numbered(i), payload)) std::this_thread::yield();
+      const PacketHeader header = i % 3 == 0 ? numbered(i) : message(i, payload.size());
+      while (!ring->writer.try_write(header, payload)) std::this_thread::yield();
     }
   });
   Collect sink;
@@ -37,53 +38,64 @@ TEST(Ring, DeliversInOrderAcrossTheWrapWithTwoThreads) {
   writer.join();
 }
 
-// Where the last fields are 0 the record leaves them out.
+// The record leaves out what is 0, and what its payload tells.
 TEST(Ring, EveryFieldOfAHeaderArrives) {
   auto ring = std::make_unique<Ring>();
   const std::vector<std::byte> payload(200, std::byte{7});
   for (const uint64_t id : {0, 5})
     for (const uint64_t offset : {0, 6})
-      for (const size_t bytes : {0, 8, 9, 72, 73, 200}) {
-        PacketHeader header{PacketKind::kMore, 1, 2, 3, 4, bytes, 9, {1, 2, 3, 0, 11, 12}, id, offset};
-        ASSERT_TRUE(ring->writer.try_write(header, {payload.data(), bytes}));
-        Collect sink;
-        ASSERT_EQ(ring->reader.drain(sink, 2), 1);
-        EXPECT_EQ(std::memcmp(&sink.packets[0].first, &header, sizeof(header)), 0) << id << offset << bytes;
-        EXPECT_EQ(sink.packets[0].second, std::vector<std::byte>(payload.begin(), payload.begin() + bytes));
-      }
+      for (const Descriptor descriptor : {Descriptor{}, {1, 2, 3, 0, 11, 12}, {.root = 1}, {.count = 1}})
+        for (const size_t bytes : {0, 8, 9, 32, 33, 72, 73, 200})
+          for (const size_t whole : {bytes, size_t{9}}) {
+            PacketHeader header{PacketKind::kMore, 1, 2, 3, 4, 5, whole, descriptor, id, offset};
+            ASSERT_TRUE(ring->writer.try_write(header, {payload.data(), bytes}));
+            Collect sink;
+            ASSERT_EQ(ring->reader.drain(sink, 2), 1);
+            EXPECT_EQ(std::memcmp(&sink.packets[0].first, &header, sizeof(header)), 0)
+                << id << offset << bytes << whole;
+            EXPECT_EQ(sink.packets[0].second,
+                      std::vector<std::byte>(payload.begin(), payload.begin() + bytes));
+          }
 }
 
-// Small ones come by the copy beside the cursor, one by one, or from the ring, several at once: the same
-// either way.
-TEST(Ring, SmallRecordsComeByThemselvesOrTogether) {
+// Messages come by the copy beside the cursor, one by one, or from the ring, several at once: the same either
+// way.
+TEST(Ring, MessagesComeByThemselvesOrTogether) {
   auto ring = std::make_unique<Ring>();
-  std::vector<std::byte> payload(LatestRecord::kMostPayload + 8);
+  const std::vector<size_t> sizes = {0,   1, 8, 31, 32, 33, 64, 65, 200, 1000, SegmentLayout::kSmallestSwap,
+                                     5000};
+  std::vector<std::byte> payload(sizes.back());
   for (size_t i = 0; i < payload.size(); ++i) payload[i] = static_cast<std::byte>(i + 1);
   Collect sink;
   uint64_t written = 0;
-  for (size_t bytes = 0; bytes <= payload.size(); ++bytes)
+  for (const size_t bytes : sizes)
     for (const int together : {1, 2, 1, 3}) {
       for (int i = 0; i < together; ++i)
-        ASSERT_TRUE(ring->writer.try_write(numbered(written++), {payload.data(), bytes}));
+        ASSERT_TRUE(ring->writer.try_write(message(written++, bytes), {payload.data(), bytes}));
       ASSERT_EQ(ring->reader.drain(sink, 8), together);
     }
   for (uint64_t i = 0; i < written; ++i) {
-    const size_t bytes = i / 7;
+    const size_t bytes = sizes[i / 7];
     EXPECT_EQ(sink.packets[i].first.tag, i);
+    EXPECT_EQ(sink.packets[i].first.bytes, bytes);
     EXPECT_EQ(sink.packets[i].second, std::vector<std::byte>(payload.begin(), payload.begin() + bytes));
   }
 }
 
 // While the reader looks at one the writer may put the next one there: never a mixture of two.
-TEST(Ring, SmallRecordsAreWholeWithTwoThreads) {
+TEST(Ring, MessagesAreWholeWithTwoThreads) {
   auto ring = std::make_unique<Ring>();
   constexpr uint64_t kPackets = 200000;
-  const auto words = [](uint64_t i) { return std::vector<uint64_t>(i % 8, i); };
+  const auto words = [](uint64_t i) {
+    const size_t most = SegmentLayout::kSmallestSwap / sizeof(uint64_t);
+    const size_t count[] = {0, 1, 4, 2, 5, 3, most - 1, 4, most};
+    return std::vector<uint64_t>(count[i % std::size(count)], i);
+  };
   std::thread writer([&] {
     for (uint64_t i = 0; i < kPackets; ++i) {
       const std::vector<uint64_t> payload = words(i);
-      while (!ring->writer.try_write(numbered(i), std::as_bytes(std::span(payload))))
-        std::this_thread::yield();
+      const auto bytes = std::as_bytes(std::span(payload));
+      while (!ring->writer.try_write(message(i, bytes.size()), bytes)) std::this_thread::yield();
     }
   });
   Collect sink;
@@ -94,6 +106,7 @@ TEST(Ring, SmallRecordsAreWholeWithTwoThreads) {
       const std::vector<uint64_t> expected = words(seen);
       const auto bytes = std::as_bytes(std::span(expected));
       ASSERT_EQ(header.tag, seen);
+      ASSERT_EQ(header.bytes, bytes.size());
       ASSERT_TRUE(std::ranges::equal(payload, bytes)) << seen;
       ++seen;
     }
@@ -102,34 +115,42 @@ TEST(Ring, SmallRecordsAreWholeWithTwoThreads) {
   writer.join();
 }
 
-// The reader needs no line of the ring for it.
-TEST(Ring, ASmallRecordIsReadBesideTheCursor) {
-  auto ring = std::make_unique<Ring>();
-  ASSERT_TRUE(ring->writer.try_write(numbered(5), {}));
-  std::memset(ring->data, 0xff, RingRecord::kAlign);
-  Collect sink;
-  ASSERT_EQ(ring->reader.drain(sink, 1), 1);
-  EXPECT_EQ(sink.packets[0].first.tag, 5);
+// The reader needs no other line for its header, nor for its payload if that fits there.
+TEST(Ring, AMessageIsReadBesideTheCursor) {
+  for (const size_t bytes : {0, 32, 33, 200, 1024}) {
+    auto ring = std::make_unique<Ring>();
+    const std::vector<std::byte> payload(bytes, std::byte{3});
+    ASSERT_TRUE(ring->writer.try_write(message(5, bytes), payload));
+    std::memset(ring->data, 0xff, RingRecord::kAlign);
+    Collect sink;
+    ASSERT_EQ(ring->reader.drain(sink, 1), 1);
+    EXPECT_EQ(sink.packets[0].first.tag, 5);
+    EXPECT_EQ(sink.packets[0].second, payload);
+  }
 }
 
 // As when the writer has died, or the reader has seen it, before the cursor told of the next one.
-TEST(Ring, ASmallRecordWhoseCopyIsGoneIsInTheRing) {
-  auto ring = std::make_unique<Ring>();
-  ASSERT_TRUE(ring->writer.try_write(numbered(5), {}));
-  ring->writers.latest.write(ring->writers.head, ring->writers.head, numbered(6), {});
-  Collect sink;
-  ASSERT_EQ(ring->reader.drain(sink, 1), 1);
-  EXPECT_EQ(sink.packets[0].first.tag, 5);
+TEST(Ring, AMessageWhoseCopyIsGoneIsInTheRing) {
+  for (const size_t bytes : {0, 8, 100}) {
+    auto ring = std::make_unique<Ring>();
+    const std::vector<std::byte> payload(bytes, std::byte{3});
+    ASSERT_TRUE(ring->writer.try_write(message(5, bytes), payload));
+    ring->writers.latest.write(ring->writers.head, ring->writers.head, message(6, 0), 0, {});
+    Collect sink;
+    ASSERT_EQ(ring->reader.drain(sink, 1), 1);
+    EXPECT_EQ(sink.packets[0].first.tag, 5);
+    EXPECT_EQ(sink.packets[0].second, payload);
+  }
 }
 
-TEST(Ring, AMessageOfAWordTakesOneLine) { EXPECT_EQ(record_bytes(8, is_brief(numbered(1))), 64); }
+TEST(Ring, AMessageOfHalfALineTakesOneLine) { EXPECT_EQ(record_bytes(32, form_of(message(1, 32), 32)), 64); }
 
 TEST(Ring, RefusesWhenFullAndAcceptsAfterDraining) {
   auto ring = std::make_unique<Ring>();
   const std::vector<std::byte> payload(2000);
   uint64_t written = 0;
   while (ring->writer.try_write(numbered(written, PacketKind::kData), payload)) ++written;
-  EXPECT_EQ(written, kCapacity / record_bytes(payload.size(), true));
+  EXPECT_EQ(written, kCapacity / record_bytes(payload.size(), HeaderForm::kBrief));
   Collect sink;
   EXPECT_EQ(ring->reader.drain(sink, 1), 1);
   // A record does not wrap: at the end of the ring one record of room may not be enough, two are.
@@ -139,7 +160,8 @@ TEST(Ring, RefusesWhenFullAndAcceptsAfterDraining) {
 
 TEST(Ring, TakesTheLargestRecordAtEveryPosition) {
   auto ring = std::make_unique<Ring>();
-  const std::vector<std::byte> large(kCapacity / 3 - RingRecord::kAlign - payload_offset(kCapacity, true));
+  const std::vector<std::byte> large(kCapacity / 3 - RingRecord::kAlign -
+                                     payload_offset(kCapacity, HeaderForm::kBrief));
   Collect sink;
   for (int i = 0; i < 200; ++i) {
     ASSERT_TRUE(ring->writer.try_write(numbered(1, PacketKind::kData), {large.data(), large.size()}));
@@ -275,9 +297,9 @@ TEST(Ring, WhatIsNotWantedStays) {
   for (uint64_t i = 0; i < 3; ++i) EXPECT_EQ(sink.packets[i].first.tag, i + 1);
 }
 
-TEST(Ring, ASmallRecordThatIsNotWantedStays) {
+TEST(Ring, AMessageBesideTheCursorThatIsNotWantedStays) {
   auto ring = std::make_unique<Ring>();
-  ASSERT_TRUE(ring->writer.try_write(numbered(1), {}));
+  ASSERT_TRUE(ring->writer.try_write(message(1, 0), {}));
   Choosy sink;
   EXPECT_EQ(ring->reader.drain(sink, 10), 0);
   EXPECT_EQ(ring->reader.drain(sink, 10), 0);
@@ -285,7 +307,7 @@ TEST(Ring, ASmallRecordThatIsNotWantedStays) {
   sink.willing = true;
   EXPECT_EQ(ring->reader.drain(sink, 10), 1);
   EXPECT_EQ(ring->reader.drain(sink, 10), 0);
-  EXPECT_EQ(ring->readers.tail, record_bytes(0, true));
+  EXPECT_EQ(ring->readers.tail, record_bytes(0, HeaderForm::kBare));
   EXPECT_EQ(sink.asked, (std::vector<uint64_t>{1, 1, 1}));
 }
 
@@ -293,10 +315,11 @@ TEST(Ring, ASmallRecordThatIsNotWantedStays) {
 TEST(Ring, RefusesInvalidRecords) {
   auto ring = std::make_unique<Ring>();
   const uint64_t all = ring->memory.long_ring;
-  for (const uint64_t length :
-       {uint64_t{kCapacity}, all, all | RingRecord::kBrief, all + 1, ~uint64_t{0} - 1, uint64_t{1} << 63}) {
+  for (const uint64_t length : {uint64_t{kCapacity}, all, all | RingRecord::with(HeaderForm::kBrief),
+                                all | RingRecord::with(HeaderForm::kBare), all + 1, ~uint64_t{0} - 1,
+                                RingRecord::with(HeaderForm::kNone)}) {
     ring = std::make_unique<Ring>();
-    const std::byte payload[LatestRecord::kMostPayload + 1]{};  // too much to be beside the cursor as well
+    const std::byte payload[1]{};
     ASSERT_TRUE(ring->writer.try_write(numbered(1), payload));
     std::memcpy(ring->data, &length, sizeof(length));
     Collect sink;
@@ -307,19 +330,37 @@ TEST(Ring, RefusesInvalidRecords) {
   ring->writers.head.store(all * 4);
   Collect sink;
   EXPECT_EQ(ring->reader.drain(sink, 1), -1);
-  // A copy beside the cursor of more than there is room for.
-  for (uint64_t bytes = LatestRecord::kMostPayload + 1; bytes < 63; ++bytes) {
+}
+
+// Nor the copy of one beside the cursor.
+TEST(Ring, RefusesInvalidCopies) {
+  auto ring = std::make_unique<Ring>();
+  const auto refuses = [&](RingReader& reader) {
+    Collect sink;
+    return reader.drain(sink, 1) == -1 && sink.packets.empty();
+  };
+  for (uint64_t copied = LatestRecord::kElsewhere + 1; copied < RingRecord::kAlign; ++copied) {
     ring = std::make_unique<Ring>();
-    ring->writers.head.store(record_bytes(bytes, true) + 1 + bytes);
-    EXPECT_EQ(ring->reader.drain(sink, 1), -1) << bytes;
-    EXPECT_TRUE(sink.packets.empty());
+    ring->writers.head.store(RingRecord::kAlign + copied);
+    EXPECT_TRUE(refuses(ring->reader)) << copied;
+  }
+  const uint64_t bare = RingRecord::with(HeaderForm::kBare);
+  for (const uint64_t word :
+       {RingRecord::with(HeaderForm::kAll) | 8, RingRecord::with(HeaderForm::kBrief) | 8,
+        bare | ring->memory.long_ring, bare | uint64_t{UINT32_MAX},
+        bare | uint64_t{SwapBuffers::kAll + 1} << RingRecord::kBufferShift | 8}) {
+    ring = std::make_unique<Ring>();
+    const std::byte payload[LatestRecord::kMostPayload + 1]{};
+    const uint64_t copied = ring->writers.latest.write(ring->writers.head, 0, message(1, 8), word, payload);
+    ring->writers.head.store(record_bytes(word) + copied);
+    EXPECT_TRUE(refuses(ring->reader)) << word;
   }
   // Of a record that would not end where the ring does.
   ring = std::make_unique<Ring>();
-  ASSERT_TRUE(ring->writer.try_write(numbered(1), std::vector<std::byte>(LatestRecord::kMostPayload)));
-  RingReader of_one_line(ring->data, RingRecord::kAlign, ring->readers, ring->writers, ring->readers_swaps);
-  EXPECT_EQ(of_one_line.drain(sink, 1), -1);
-  EXPECT_TRUE(sink.packets.empty());
+  ASSERT_TRUE(ring->writer.try_write(message(1, 0), {}));
+  RingReader of_half_a_line(ring->data, RingRecord::kAlign / 2, ring->readers, ring->writers,
+                            ring->readers_swaps);
+  EXPECT_TRUE(refuses(of_half_a_line));
 }
 
 }  // namespace

@@ -240,7 +240,7 @@ TEST(Parts, ArriveAcrossTheWrapWithTwoThreads) {
 // Neither a buffer that there is none of, nor more than fits into one, nor one that is not the peer's.
 TEST(SwapBuffers, RefusesInvalidRecords) {
   const auto word = [](uint64_t buffer, uint64_t bytes) {
-    return RingRecord::kBrief | (buffer + 1) << RingRecord::kBufferShift | bytes;
+    return RingRecord::with(HeaderForm::kBrief) | (buffer + 1) << RingRecord::kBufferShift | bytes;
   };
   const auto at = [](uint64_t line) { return line << RingRecord::kPlaceShift; };
   constexpr uint64_t kPeers = 0, kReaders = SwapBuffers::kEach;
@@ -258,7 +258,7 @@ TEST(SwapBuffers, RefusesInvalidRecords) {
   EXPECT_EQ(drained(word(kPeers, most + 1)), -1);
   EXPECT_EQ(drained(word(SwapBuffers::kAll, 8)), -1);
   EXPECT_EQ(drained(word(UINT32_MAX - 1, 8)), -1);
-  EXPECT_EQ(drained(word((RingRecord::kBrief >> RingRecord::kBufferShift) - 2, 8)), -1);
+  EXPECT_EQ(drained(word((RingRecord::with(HeaderForm::kBrief) >> RingRecord::kBufferShift) - 2, 8)), -1);
   EXPECT_EQ(drained(word(kPeers, most - 64) | at(1)), 1);
   EXPECT_EQ(drained(word(kPeers, most - 63) | at(1)), -1);
   EXPECT_EQ(drained(word(kPeers, 8) | at(most / 64)), -1);

@@ -49,7 +49,7 @@ struct PacketHeader {
   uint64_t comm = 0;    // the communicator's random key
   uint64_t tag = 0;
   uint64_t bytes = 0;     // of the whole message
-  Descriptor descriptor;  // of the collective; lane = 0 for point to point
+  Descriptor descriptor;  // of the collective; all 0 of a caller's message
   uint64_t id = 0;
   uint64_t offset = 0;  // kMore, kData: offset; kReady: the receiver's id
 

@@ -16,7 +16,8 @@ ShmTransport::ShmTransport(std::vector<std::shared_ptr<Segment>> segments, uint3
     : segments_(std::move(segments)), self_(self) {
   const SegmentLayout& layout = segments_[self]->layout();
   // At least three records fit, so that the writer fills one while the reader empties another.
-  max_payload_ = layout.ring_bytes / 3 - RingRecord::kAlign - payload_offset(layout.ring_bytes, HeaderForm::kAll);
+  max_payload_ =
+      layout.ring_bytes / 3 - RingRecord::kAlign - payload_offset(layout.ring_bytes, HeaderForm::kAll);
   if (layout.swap_bytes != 0) max_payload_ = std::min(max_payload_, layout.swap_bytes);
   published_.resize(segments_.size());
   for (uint32_t peer = 0; peer < segments_.size(); ++peer) {

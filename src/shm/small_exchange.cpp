@@ -26,7 +26,7 @@ void copy(std::byte* to, const std::byte* from, uint64_t bytes) {
 
 // Whether a turn, one of the last kSmallSlots, has been published there. No peer is as far ahead as that.
 bool has_come(uint64_t flag, uint64_t turn) {
-  return Flag::within(flag, turn, 2 * SegmentLayout::kSmallSlots);
+  return Flag::within(flag, turn, uint64_t{2} * SegmentLayout::kSmallSlots);
 }
 
 }  // namespace

@@ -1,10 +1,22 @@
 // In which packets a message goes.
 #include <algorithm>
 
+#include "engine/operation.h"
 #include "messenger_fixture.h"
 
 namespace floe {
 namespace {
+
+// A ring inside a host then has all of its header beside the cursor: see shm/latest_record.h.
+TEST_F(MessengerTest, OnlyACollectivesMessageTellsItsDescriptor) {
+  for (const uint8_t lane : {0, 1}) {
+    auto data = pattern(8);
+    Transfer send = send_to(1, data, 5 + lane);
+    send.descriptor = {static_cast<uint8_t>(Kind::kSend), 0, FLOE_UINT8, lane, 1, data.size()};
+    a.send(send);
+    EXPECT_EQ(from_a.packets.back().first.descriptor, lane == 0 ? Descriptor{} : send.descriptor);
+  }
+}
 
 // The answer to an announcement would wait behind all that the receiver is sending.
 TEST_F(MessengerTest, WhereItsPacketsQueueALongMessageIsNotAnnounced) {

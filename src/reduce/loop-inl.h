@@ -35,13 +35,20 @@ class Loop {
         destination_(static_cast<uint8_t*>(job.destinations[0])),
         copy_(static_cast<uint8_t*>(job.destinations[1])),
         divisor_(job.divisor),
-        factors_(job.factors) {}
+        factors_(job.factors),
+        ahead_(job.ahead / kSize) {}
 
   HWY_INLINE void run(uint64_t begin, uint64_t end) const {
     constexpr size_t kUnroll = Format::kUnroll;
     const size_t lanes = hn::Lanes(Stored());
+    const uint64_t unrolled = kUnroll * lanes;
+    // Not the lines behind the last element: another core may be writing them.
+    const uint64_t fetched = kSources == 2 && ahead_ != 0 ? ahead_ + unrolled : ~uint64_t{0};
     uint64_t at = begin;
-    for (; end - at >= kUnroll * lanes; at += kUnroll * lanes) step<kUnroll>(at, Whole());
+    for (; end - at >= unrolled; at += unrolled) {
+      if (end - at >= fetched) fetch<kUnroll>((at + ahead_) * kSize);
+      step<kUnroll>(at, Whole());
+    }
     for (; end - at >= lanes; at += lanes) step<1>(at, Whole());
     if (at < end) step<1>(at, First{static_cast<size_t>(end - at)});
   }
@@ -50,6 +57,17 @@ class Loop {
   using Stored = typename Format::Stored;
   using Block = typename Format::Block;
   static constexpr size_t kSize = sizeof(hn::TFromD<Stored>);
+
+  // Into the second-level cache, of both sources.
+  template <size_t kBlocks>
+  HWY_INLINE void fetch(uint64_t offset) const {
+    constexpr size_t kLine = 64;
+    const size_t bytes = kBlocks * hn::Lanes(Stored()) * kSize;
+    for (size_t line = 0; line < bytes; line += kLine) {
+      __builtin_prefetch(first_ + offset + line, 0, 2);
+      __builtin_prefetch(second_ + offset + line, 0, 2);
+    }
+  }
 
   template <size_t kBlocks, class Access>
   HWY_INLINE void step(uint64_t at, Access access) const {
@@ -105,6 +123,7 @@ class Loop {
   uint8_t* copy_;
   uint32_t divisor_;
   const double* factors_;
+  uint64_t ahead_;  // elements
 };
 
 template <class Format, class Op, Scaling kScaling, int kSources, int kDestinations>

@@ -109,6 +109,11 @@ Kernel choose(const KernelSet& set, size_t sources, size_t destinations) {
   return destinations == 1 ? set.any_to_one : set.any_to_two;
 }
 
+// What Job::ahead is to be: a source may be what another core has written.
+uint32_t ahead(uint64_t count, int type) {
+  return is_fetched_ahead(count * type_size(type)) ? kFetchAhead : 0;
+}
+
 // Kernels write to two destinations at most. Further ones get copies, in pieces that are still in the first
 // cache when they are copied.
 void reduce_to_many(Kernel kernel, std::span<void* const> dsts, const Job& whole, size_t element) {
@@ -158,8 +163,14 @@ void reduce(std::span<void* const> dsts, std::span<const void* const> srcs, uint
 
   const KernelSet& set = dispatch().kernels(type, op);
   const Kernel kernel = choose(set, srcs.size(), dsts.size());
-  const Job job{srcs.data(), srcs.size(),   {dsts[0], dsts[dsts.size() > 1]}, 0, count << set.parts_log2,
-                divisor,     factors.data()};
+  const Job job{srcs.data(),
+                srcs.size(),
+                {dsts[0], dsts[dsts.size() > 1]},
+                0,
+                count << set.parts_log2,
+                divisor,
+                factors.data(),
+                ahead(count, type)};
   const FloatEnvironment environment;
   if (dsts.size() <= 2) {
     kernel(job);
@@ -173,11 +184,12 @@ FixedReduction::FixedReduction(uint64_t count, int type, int op, uint32_t source
   const KernelSet& set = dispatch().kernels(type, op);
   kernel_ = choose(set, sources, 1);
   count_ = count << set.parts_log2;
+  ahead_ = ahead(count, type);
 }
 
 void FixedReduction::operator()(void* destination, const void* const* sources) const {
   const FloatEnvironment environment;
-  kernel_({sources, sources_, {destination, destination}, 0, count_, sources_, nullptr});
+  kernel_({sources, sources_, {destination, destination}, 0, count_, sources_, nullptr, ahead_});
 }
 
 void narrow(void* bfloat16, const void* float32, uint64_t count) {

@@ -49,6 +49,7 @@ class FixedReduction {
   void (*kernel_)(const Job&);
   uint64_t count_;
   uint32_t sources_;
+  uint32_t ahead_;
 };
 // float32 to bfloat16, to nearest even, subnormals kept, a NaN to the one quiet, positive NaN; and back,
 // exactly. Aligned to a byte only; no overlap.

@@ -83,7 +83,7 @@ void ReturnLine::get() {
   for (uint32_t owner = 0; owner < ranks_->size() && what_.reads(self); ++owner) {
     if (owner == self) continue;
     const Part p = part(got_, owner);
-    copy_bytes(what_.kept(owner) + p.begin, slot(got_, self, owner), p.bytes);
+    copy_from_core(what_.kept(owner) + p.begin, slot(got_, self, owner), p.bytes);
   }
   ++got_;
 }

@@ -9,6 +9,8 @@
 #include <map>
 #include <mutex>
 
+#include "base/cpu.h"
+
 namespace floe {
 namespace {
 
@@ -91,7 +93,11 @@ SegmentLayout::SegmentLayout(uint32_t n) : ranks(n) {
   constexpr size_t kRingOfTwo = size_t{1304} << 10, kOutboxOfTwo = size_t{1548} << 10;
   constexpr size_t kPacketOfTwo = size_t{256} << 10;
   const size_t peers = n - 1;
-  block_bytes = std::clamp(size_t{512 << 10} / peers / kPage * kPage, size_t{16} << 10, size_t{512} << 10);
+  // A chunk's blocks, of two ranks four times as much, are to stay in an Intel's second-level cache with what
+  // goes into them: with 128 KiB, not 512, all_reduce of 1, 2, 4 and 16 MiB is 1.4, 1.2, 1.2 and 1.15 times
+  // as fast (Emerald Rapids); with 64 and 256 up to a tenth slower. On a Zen 4 smaller ones only lose.
+  const size_t most = is_intel() ? size_t{128} << 10 : size_t{512} << 10;
+  block_bytes = std::clamp(size_t{512 << 10} / peers / kPage * kPage, size_t{16} << 10, most);
   swap_bytes = n == 2 ? kPacketOfTwo : std::min(kRings / peers / 10, kPacket) / kSmallStagger * kSmallStagger;
   if (swap_bytes < kSmallestSwap) swap_bytes = 0;
   const size_t swaps_bytes = kSwapBuffers * swap_distance();
@@ -129,6 +135,7 @@ Result<std::shared_ptr<Segment>> Segment::create(uint32_t ranks, uint32_t owner,
   header.nonce = nonce;
   header.ranks = ranks;
   header.owner = owner;
+  header.block_bytes = layout.block_bytes;
   OwnSegments::instance().add(segment);
   return segment;
 }
@@ -150,6 +157,12 @@ Result<std::shared_ptr<Segment>> Segment::attach(UniqueFd fd, uint32_t ranks, ui
   const SegmentHeader& header = segment->header();
   if (header.magic != kMagic || header.nonce != nonce || header.ranks != ranks || header.owner != owner)
     return error(FLOE_ERR_SYSTEM, "a peer's shared segment does not hold the nonce that the peer published");
+  if (header.block_bytes != layout.block_bytes)
+    return error(
+        FLOE_ERR_ENVIRONMENT,
+        "local rank {} takes its CPU for another make than this rank does, and uses blocks of {} bytes, "
+        "not {}: run both on the machine itself, or both in the same emulator",
+        owner, header.block_bytes, layout.block_bytes);
   return segment;
 }
 

@@ -98,8 +98,9 @@ struct SegmentHeader {
   uint64_t magic;
   uint64_t nonce;  // random; also published through the store: reading it here proves a shared mapping
   uint32_t ranks;
-  uint32_t owner;  // local rank
-  uint64_t arena;  // its owner's, by id; 0: none
+  uint32_t owner;        // local rank
+  uint64_t block_bytes;  // SegmentLayout's, which the CPU's make decides
+  uint64_t arena;        // its owner's, by id; 0: none
   uint64_t arena_bytes;
   alignas(128) std::atomic<uint32_t> state;  // RankState; release after `fault`, acquire before it
   FaultRecord fault;

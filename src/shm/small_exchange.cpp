@@ -120,7 +120,7 @@ void SmallExchange::combine() {
     if (what_.reads(self)) what_.reduce_all(data, 0, bytes);
     return;
   }
-  Movement::Copy& copy = way() == SmallWay::kExchanged ? copy_small : copy_from_slot;
+  Movement::Copy& copy = way() == SmallWay::kExchanged ? copy_from_exchange : copy_from_slot;
   what_.keep_own(0, bytes);
   for (uint32_t rank = 0; rank < n; ++rank)
     if (what_.reads_from(rank)) what_.keep(rank, data(rank), 0, bytes, copy);

@@ -111,6 +111,12 @@ inline void copy_from_slot(std::byte* to, const std::byte* from, uint64_t bytes)
   line(bytes - kLine);
 }
 
+// From the buffer of an exchange.
+inline void copy_from_exchange(std::byte* to, const std::byte* from, uint64_t bytes) {
+  if (is_fetched_ahead(bytes)) return copy_ahead(to, from, bytes);
+  copy_small(to, from, bytes);
+}
+
 class SmallExchange {
  public:
   // `answered`: whether this rank reads, too.

@@ -56,7 +56,7 @@ bool SmallRepeat::operator()(const void* send, void* recv, uint32_t hash, int lo
     if (reduction_) continue;
     std::byte* const kept = to + rank * recv_stride_;
     if (way_ == SmallWay::kExchanged) {
-      copy_small(kept, data, block_);
+      copy_from_exchange(kept, data, block_);
     } else {
       copy_from_slot(kept, data, block_);
     }

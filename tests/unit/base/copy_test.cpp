@@ -36,11 +36,15 @@ void expect_copies(Copy& copy) {
 TEST(CopyBytes, CopiesThoseBytesAndNoOthersWhereverTheyLie) { expect_copies(copy_bytes); }
 TEST(CopyByVectors, CopiesThoseBytesAndNoOthersWhereverTheyLie) { expect_copies(copy_by_vectors); }
 TEST(CopyByPages, CopiesThoseBytesAndNoOthersWhereverTheyLie) { expect_copies(copy_by_pages); }
+TEST(CopyAhead, CopiesThoseBytesAndNoOthersWhereverTheyLie) { expect_copies(copy_ahead); }
+TEST(CopyFromCore, CopiesThoseBytesAndNoOthersWhereverTheyLie) { expect_copies(copy_from_core); }
 TEST(CopyNonTemporal, CopiesThoseBytesAndNoOthersWhereverTheyLie) { expect_copies(copy_non_temporal); }
 TEST(CopyBytes, NothingMayComeFromNowhere) {
   copy_bytes(nullptr, nullptr, 0);
   copy_by_vectors(nullptr, nullptr, 0);
   copy_by_pages(nullptr, nullptr, 0);
+  copy_ahead(nullptr, nullptr, 0);
+  copy_from_core(nullptr, nullptr, 0);
   copy_non_temporal(nullptr, nullptr, 0);
 }
 

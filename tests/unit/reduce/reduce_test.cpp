@@ -188,21 +188,27 @@ TEST_P(EveryReduction, ADestinationMayBeASource) {
   }
 }
 
-// Long enough for several pieces of the copies to a third and fourth destination.
-TEST_P(EveryReduction, ManyDestinationsOfALongReductionAllGetIt) {
-  constexpr size_t kRepeats = 70;
-  std::vector<std::byte> a, b, result;
+// Long enough for several pieces of the copies to a third and fourth destination, and for sources to be asked
+// for ahead of their sum, where a CPU does so.
+TEST_P(EveryReduction, AllDestinationsOfALongReductionGetIt) {
+  constexpr size_t kRepeats = 70, kCount = kRepeats * kMaxCount - 3;  // the last step is no whole one
+  std::vector<std::byte> sources[2], result;
   for (size_t i = 0; i < kRepeats; ++i) {
-    a.insert(a.end(), case_.sources[0].begin(), case_.sources[0].end());
-    b.insert(b.end(), case_.sources[1].begin(), case_.sources[1].end());
+    for (size_t s = 0; s < 2; ++s)
+      sources[s].insert(sources[s].end(), case_.sources[s].begin(), case_.sources[s].end());
     result.insert(result.end(), case_.expected[1].begin(), case_.expected[1].end());
   }
-  std::vector<std::byte> first(a.size()), second(a.size()), third(a.size());
-  reduce(std::vector<void*>{first.data(), second.data(), a.data(), third.data(), b.data()},
-         std::vector<const void*>{a.data(), b.data()}, kRepeats * kMaxCount, type_, op_, kDivisor,
-         factors(2));
-  for (const auto* destination : {&first, &second, &a, &third, &b})
-    EXPECT_TRUE(*destination == result) << reduction_name(GetParam());
+  for (const size_t destinations : {1, 2, 5}) {
+    std::vector<std::byte> a = sources[0], b = sources[1];
+    std::vector<std::byte> first(a.size()), second(a.size()), third(a.size());
+    std::vector<std::byte>* const all[] = {&first, &a, &second, &third, &b};
+    std::vector<void*> to;
+    for (size_t d = 0; d < destinations; ++d) to.push_back(all[d]->data());
+    reduce(to, std::vector<const void*>{a.data(), b.data()}, kCount, type_, op_, kDivisor, factors(2));
+    for (size_t d = 0; d < destinations; ++d)
+      EXPECT_TRUE(std::equal(result.begin(), result.begin() + kCount * size_, all[d]->begin()))
+          << reduction_name(GetParam()) << ", destination " << d << " of " << destinations;
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(All, EveryReduction, ::testing::ValuesIn(all_reductions()),

@@ -106,6 +106,17 @@ TEST(Segment, RefusesAWrongNonceSizeOrUnsealedMemory) {
   EXPECT_THAT(Segment::attach(std::move(unsealed), 2, 0, 127).status().message(), HasSubstr("sealed memfd"));
 }
 
+TEST(Segment, RefusesAPeerThatCutsBlocksOtherwise) {
+  auto own = Segment::create(2, 0, 128);
+  SegmentHeader& header = (*own)->header();
+  header.nonce = 129;  // by which it is not found among this process's own
+  header.block_bytes = SegmentLayout(2).block_bytes + 4096;
+  const Status refused =
+      Segment::attach(UniqueFd(::fcntl((*own)->fd(), F_DUPFD_CLOEXEC, 0)), 2, 0, 129).status();
+  EXPECT_EQ(refused.code(), FLOE_ERR_ENVIRONMENT);
+  EXPECT_THAT(refused.message(), HasSubstr("local rank 0 takes its CPU for another make"));
+}
+
 TEST(Flag, KeepsCounterAndHashApart) {
   const uint64_t word = Flag::word(123456789, 0xabcdef12);
   EXPECT_EQ(Flag::counter(word), 123456789u);

@@ -92,20 +92,20 @@ TEST(Stream, TwoRanksStayClose) {
 // Of two ranks, who gives does not take the place of what the other one has not read back; and who puts
 // blocks does not take that of what it gave.
 TEST(Stream, TakesNoPlaceOfBlocksThatAreStillReadNorTheyItsOwn) {
-  constexpr uint64_t kCount = (1 << 20) / sizeof(int32_t);  // all of the blocks
+  const uint64_t count = SegmentLayout(2).blocks_bytes() / sizeof(int32_t);  // all of the blocks
   const auto segments = make_segments(2);
   const Choices choices(2);
   DirectPath first(segments, 0, choices), second(segments, 1, choices);
   const auto all_reduce = [&](DirectPath& path, std::vector<int32_t>& buffer) {
-    return path.make({pattern::kAllReduce, buffer.data(), buffer.data(), kCount, FLOE_INT32, FLOE_SUM, 0, 5});
+    return path.make({pattern::kAllReduce, buffer.data(), buffer.data(), count, FLOE_INT32, FLOE_SUM, 0, 5});
   };
   const auto broadcast = [&](DirectPath& path, std::vector<int32_t>& buffer) {
-    return path.make({pattern::kBroadcast, buffer.data(), buffer.data(), kCount, FLOE_INT32, 0, 0, 5});
+    return path.make({pattern::kBroadcast, buffer.data(), buffer.data(), count, FLOE_INT32, 0, 0, 5});
   };
-  const std::vector<int32_t> sum(kCount, 3), given(kCount, 7);
+  const std::vector<int32_t> sum(count, 3), given(count, 7);
 
   // Both are made before the first one has begun, as calls that nobody waits for are.
-  std::vector<int32_t> ones(kCount, 1), twos(kCount, 2), gives(given), takes(kCount);
+  std::vector<int32_t> ones(count, 1), twos(count, 2), gives(given), takes(count);
   auto reduce = all_reduce(first, ones), other_reduce = all_reduce(second, twos);
   auto give = broadcast(first, gives), take = broadcast(second, takes);
   EXPECT_EQ(reduce.poll(), Poll::kMoved);
@@ -121,7 +121,7 @@ TEST(Stream, TakesNoPlaceOfBlocksThatAreStillReadNorTheyItsOwn) {
 
   take.poll();
   EXPECT_EQ(run(give), Poll::kDone);
-  std::vector<int32_t> more(kCount, 1), other(kCount, 2);
+  std::vector<int32_t> more(count, 1), other(count, 2);
   auto again = all_reduce(first, more), other_again = all_reduce(second, other);
   EXPECT_EQ(again.poll(), Poll::kMoved);
   EXPECT_EQ(run(take), Poll::kDone);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 #include <span>
+#include <stop_token>
 #include <thread>
 
 #include "ring_fixture.h"
@@ -91,11 +92,14 @@ TEST(Ring, MessagesAreWholeWithTwoThreads) {
     const size_t count[] = {0, 1, 4, 2, 5, 3, most - 1, 4, most};
     return std::vector<uint64_t>(count[i % std::size(count)], i);
   };
-  std::thread writer([&] {
+  const std::jthread writer([&](const std::stop_token& failed) {
     for (uint64_t i = 0; i < kPackets; ++i) {
       const std::vector<uint64_t> payload = words(i);
       const auto bytes = std::as_bytes(std::span(payload));
-      while (!ring->writer.try_write(message(i, bytes.size()), bytes)) std::this_thread::yield();
+      while (!ring->writer.try_write(message(i, bytes.size()), bytes)) {
+        if (failed.stop_requested()) return;
+        std::this_thread::yield();
+      }
     }
   });
   Collect sink;
@@ -112,7 +116,6 @@ TEST(Ring, MessagesAreWholeWithTwoThreads) {
     }
     sink.packets.clear();
   }
-  writer.join();
 }
 
 // The reader needs no other line for its header, nor for its payload if that fits there.

@@ -5,7 +5,6 @@
 
 #include "base/cache_hints.h"
 #include "base/copy.h"
-#include "base/cpu.h"
 
 namespace floe {
 
@@ -14,10 +13,13 @@ PairExchange::PairExchange(const LocalRanks& ranks, PairSlots& slots, Keeping::S
     : ranks_(&ranks), what_(what), keeping_(keeping, what, true), first_(slots.exchanges), side_(slots.side) {
   // Measured on a Zen 5: with 128 KiB 1 MiB and more take 4 to 7 % longer where the cores share no cache,
   // with 512 KiB 5 % where they do, as the two buffers fill the second-level cache.
-  // On an Emerald Rapids all_to_all of 1 and 2 MiB takes a tenth less with 128 KiB.
-  constexpr uint64_t kLine = 64;
-  const uint64_t most = is_intel() ? 128 << 10 : 256 << 10;
-  const uint64_t bytes = what.block_bytes(), room = std::min(ranks.own().layout().blocks_bytes(), most);
+  // Where two ranks have smaller blocks their pieces are no larger: all_to_all of 1 and 2 MiB takes a tenth
+  // less with 128 KiB on an Emerald Rapids.
+  constexpr uint64_t kMost = 256 << 10, kLine = 64;
+  const SegmentLayout& layout = ranks.own().layout();
+  const uint64_t bytes = what.block_bytes();
+  const uint64_t room =
+      std::min<uint64_t>(kMost, ranks.size() == 2 ? layout.block_bytes : layout.blocks_bytes());
   const uint64_t fewest = (bytes + room - 1) / room, even = (bytes + fewest - 1) / fewest;
   piece_ = std::min((even + kLine - 1) / kLine * kLine, room);
   chunks_ = (bytes + piece_ - 1) / piece_;

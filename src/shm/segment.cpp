@@ -93,10 +93,11 @@ SegmentLayout::SegmentLayout(uint32_t n) : ranks(n) {
   constexpr size_t kRingOfTwo = size_t{1304} << 10, kOutboxOfTwo = size_t{1548} << 10;
   constexpr size_t kPacketOfTwo = size_t{256} << 10;
   const size_t peers = n - 1;
-  // A chunk's blocks, of two ranks four times as much, are to stay in an Intel's second-level cache with what
-  // goes into them: with 128 KiB, not 512, all_reduce of 1, 2, 4 and 16 MiB is 1.4, 1.2, 1.2 and 1.15 times
-  // as fast (Emerald Rapids); with 64 and 256 up to a tenth slower. On a Zen 4 smaller ones only lose.
-  const size_t most = is_intel() ? size_t{128} << 10 : size_t{512} << 10;
+  // Two ranks' four blocks are to stay in an Intel's second-level cache with what goes into them: with 128
+  // KiB, not 512, all_reduce of 1, 2, 4 and 16 MiB is 1.3, 1.2, 1.2 and 1.1 times as fast (Emerald Rapids);
+  // with 64 and 256 up to a tenth slower. On a Zen 4 smaller ones only lose, as does 1 MiB of 3 ranks that
+  // share CPUs.
+  const size_t most = n == 2 && is_intel() ? size_t{128} << 10 : size_t{512} << 10;
   block_bytes = std::clamp(size_t{512 << 10} / peers / kPage * kPage, size_t{16} << 10, most);
   swap_bytes = n == 2 ? kPacketOfTwo : std::min(kRings / peers / 10, kPacket) / kSmallStagger * kSmallStagger;
   if (swap_bytes < kSmallestSwap) swap_bytes = 0;

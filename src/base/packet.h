@@ -15,10 +15,12 @@ namespace floe {
 enum class PacketKind : uint8_t {
   kEager = 1,  // a message of `bytes`; payload: all of it, or the first part
   kMore,       // payload: the next part of the eager message that came last, from `offset` on
-  kAnnounce,   // a message that is too long to be eager: `bytes`, sender's id in `id`
+  kAnnounce,   // a message that is too long to be eager: `bytes`, sender's id in `id`; `offset`: its address,
+               // if the receiver may fetch it from there
   kReady,  // receiver to sender: `id` is the announced one, data may flow to `offset`; bytes: 1 for kDataPast
   kData,   // payload: bytes [offset, offset + payload) of the message received as `id`
   kDataPast,  // the same, which the receiver keeps past its cache while it sends no long message
+  kFetched,   // receiver to sender: the announced message `id` has been fetched from the sender's memory
   kConsumed,  // `bytes` of eager messages have been taken from the unexpected queue
   kProbe,     // what this rank's current collective is, sent when it waits long; payload: none
   kFault,     // the communicator has failed; tag: the culprit's rank, id: floe_status_t, payload: a text
@@ -44,14 +46,14 @@ struct Descriptor {
 struct PacketHeader {
   PacketKind kind{};
   uint8_t version = kVersion;
-  uint16_t reserved = 0;
-  uint32_t source = 0;  // sender's rank in the communicator
-  uint64_t comm = 0;    // the communicator's random key
+  uint16_t fetches = 0;  // kAnnounce: 1 if the sender would fetch such a message from its receiver, too
+  uint32_t source = 0;   // sender's rank in the communicator
+  uint64_t comm = 0;     // the communicator's random key
   uint64_t tag = 0;
   uint64_t bytes = 0;     // of the whole message
   Descriptor descriptor;  // of the collective; all 0 of a caller's message
   uint64_t id = 0;
-  uint64_t offset = 0;  // kMore, kData: offset; kReady: the receiver's id
+  uint64_t offset = 0;  // kMore, kData: offset; kReady: the receiver's id; kAnnounce: an address
 
   static constexpr uint8_t kVersion = 1;
 };
@@ -94,6 +96,14 @@ class Transport {
   virtual bool try_send_in_parts(PeerId peer, const PacketHeader& header,
                                  std::span<const std::byte> payload) {
     return try_send(peer, header, payload);
+  }
+
+  // Whether peers may read this rank's memory, by fetch().
+  virtual bool gives_memory() const { return false; }
+  // Copies what is at `address` of that peer's memory. An error: that can't be read, or the peer's part has
+  // ended meanwhile, and `to` holds anything.
+  virtual Status fetch(PeerId /*peer*/, uint64_t /*address*/, std::span<std::byte> /*to*/) {
+    return error(FLOE_ERR_UNSUPPORTED, "{} reads no memory of peers", name());
   }
 
   // Moves data and hands arrived packets to `sink`. Returns how many events it handled: 0 when idle.

@@ -310,7 +310,9 @@ Status Communicator::send_receive(const void* send, uint64_t sent_bytes, uint32_
                                   uint64_t recv_tag, std::shared_ptr<Operation>* sending,
                                   std::shared_ptr<Operation>* receiving) {
   const std::lock_guard guard(engine_->lock());
-  FLOE_TRY(start_send(message(Kind::kSend, send, sent_bytes, dest, send_tag), true, sending));
+  Message sent = message(Kind::kSend, send, sent_bytes, dest, send_tag);
+  sent.mutual = sources.size() == 1 && sources[0] == dest && received_bytes >= sent_bytes;
+  FLOE_TRY(start_send(sent, true, sending));
   Status status = start_receive(message(Kind::kRecv, recv, received_bytes, sources[0], recv_tag), sources,
                                 true, receiving);
   if (!status.ok() || *receiving) group_.wake_peers();  // a receive that has ended has done so

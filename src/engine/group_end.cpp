@@ -28,6 +28,9 @@ void Group::publish_state(RankState state, uint32_t culprit, const Status& told)
   std::memcpy(header.fault.text.data(), text.data(), std::min(text.size(), header.fault.text.size() - 1));
   // Release: pairs with the acquire in check_members().
   header.state.store(static_cast<uint32_t>(state), std::memory_order_release);
+  // Pairs with the fence in read_memory_of(): what callers write to their memory from now on comes after
+  // that.
+  std::atomic_thread_fence(std::memory_order_seq_cst);
   for (uint32_t peer = 0; peer < size(); ++peer)  // release: pairs with check_alarm()
     if (const auto& theirs = config_.members[peer].segment; theirs && peer != rank())
       theirs->header().alarm.store(1, std::memory_order_release);

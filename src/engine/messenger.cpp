@@ -39,7 +39,7 @@ Messenger::Messenger(uint64_t comm, uint32_t rank, std::vector<Route> routes, ui
       routes_(std::move(routes)),
       lanes_(routes_.size()),
       cache_bytes_(cache_bytes),
-      keep_trials_(cache_bytes) {}
+      keep_trials_(cache_bytes / 4) {}
 
 PacketHeader Messenger::header(PacketKind kind) const {
   return {.kind = kind, .source = rank_, .comm = comm_, .descriptor = {}};
@@ -76,6 +76,8 @@ void Messenger::move(Transfer& from, Transfer& to) {
   if (matcher_.move(from, to)) return;
   if (Lane& lane = lanes_[from.peer]; lane.arriving == &from)
     lane.arriving = &to;
+  else if (const auto at = std::ranges::find(lane.fetches, &from); at != lane.fetches.end())
+    *at = &to;
   else if (const auto found = receiving_.find(from.id); found != receiving_.end())
     found->second = &to;
 }
@@ -90,8 +92,12 @@ void Messenger::control(uint32_t peer, const PacketHeader& from, std::vector<std
 
 int Messenger::pump() {
   int packets = 0;
-  for (uint32_t peer = 0; peer < lanes_.size(); ++peer)
-    if (!lanes_[peer].empty()) packets += pump_lane(peer, lanes_[peer]);
+  for (uint32_t peer = 0; peer < lanes_.size(); ++peer) {
+    Lane& lane = lanes_[peer];
+    if (lane.empty()) continue;
+    packets += pump_lane(peer, lane);
+    if (!lane.fetches.empty()) packets += fetch_slice(peer, lane);
+  }
   return packets;
 }
 
@@ -118,7 +124,9 @@ int Messenger::pump_lane(uint32_t peer, Lane& lane) {
     Transfer* const send = lane.streams.front();
     if (!stream_packet(peer, *send)) return packets;
     ++packets;
-    if (send->moved == send->bytes) end_stream(lane);
+    if (send->moved < send->bytes) continue;
+    lane.streams.pop_front();
+    end_long_send(lane, *send);
   }
   return packets;
 }
@@ -136,7 +144,8 @@ bool Messenger::is_eager(uint32_t peer, const Lane& lane, const Transfer& send) 
   if (send.moved != 0) return true;  // it has begun to be
   const Transport& transport = *routes_[peer].transport;
   return may_be_eager(lane, send) &&
-         (send.bytes <= kEagerPackets * transport.max_payload() || transport.queues());
+         (send.bytes <= kEagerPackets * transport.max_payload() || transport.queues()) &&
+         !(send.mutual && send.bytes > kMostMutualEager && transport.gives_memory() && lane.may_fetch);
 }
 
 bool Messenger::may_be_eager(const Lane& lane, const Message& send) {
@@ -201,6 +210,7 @@ void Messenger::on_packet(const PacketHeader& h, std::span<const std::byte> payl
     case PacketKind::kData:
     case PacketKind::kDataPast: return on_data(h, payload);
     case PacketKind::kReady: return on_ready(h);
+    case PacketKind::kFetched: return on_fetched(h);
     case PacketKind::kConsumed: {
       Lane& lane = lanes_[h.source];
       if (h.bytes > lane.eager_out) return bad_packet(h, "it gives back more than was sent");
@@ -286,8 +296,7 @@ void Messenger::deliver(Transfer& receive, const PacketHeader& h, std::span<cons
   receive.sources.clear();  // the others are not waited for any more
   receive.bytes = h.bytes;
   receive.moved = 0;
-  receive.past_cache = !eager && is_large(receive) && keep_trials_.of(receive.bytes).next();
-  if (!eager) return ready(receive, h);
+  if (!eager) return receive_long(receive, h);
   if (payload.size() == h.bytes) {
     receive.owner->on_message(receive, payload, lanes_[h.source].copy_in);
     return consumed(h.source, h.bytes);
@@ -330,6 +339,8 @@ void Messenger::clear() {
   for (Lane& lane : lanes_) {
     lane.messages.clear();
     lane.streams.clear();
+    lane.fetches.clear();
+    lane.long_out = 0;
     lane.announced.clear();
     lane.arriving = nullptr;
     lane.arriving_kept = nullptr;

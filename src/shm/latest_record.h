@@ -73,7 +73,7 @@ class LatestRecord {
     if (cursor.load(std::memory_order_relaxed) != seen) return false;
     copy->header.kind = static_cast<PacketKind>(first);
     copy->header.version = static_cast<uint8_t>(first >> 8);
-    copy->header.reserved = static_cast<uint16_t>(first >> 16);
+    copy->header.fetches = static_cast<uint16_t>(first >> 16);
     copy->header.source = static_cast<uint32_t>(first >> 32);
     return true;
   }

@@ -9,7 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "shm/keep_trial.h"
+#include "shm/keeping.h"
 #include "shm/local_ranks.h"
 #include "shm/movement.h"
 #include "shm/pair_slots.h"

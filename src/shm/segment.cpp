@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -137,6 +138,8 @@ Result<std::shared_ptr<Segment>> Segment::create(uint32_t ranks, uint32_t owner,
   header.ranks = ranks;
   header.owner = owner;
   header.block_bytes = layout.block_bytes;
+  header.pid = ::getpid();
+  header.nonce_at = reinterpret_cast<uint64_t>(&header.nonce);
   OwnSegments::instance().add(segment);
   return segment;
 }

@@ -100,6 +100,8 @@ struct SegmentHeader {
   uint32_t ranks;
   uint32_t owner;        // local rank
   uint64_t block_bytes;  // SegmentLayout's, which the CPU's make decides
+  int64_t pid;           // its owner's
+  uint64_t nonce_at;     // where that has `nonce`: see peer_memory.h
   uint64_t arena;        // its owner's, by id; 0: none
   uint64_t arena_bytes;
   alignas(128) std::atomic<uint32_t> state;  // RankState; release after `fault`, acquire before it

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/packet.h"
+#include "shm/peer_memory.h"
 #include "shm/ring.h"
 #include "shm/segment.h"
 
@@ -22,6 +23,10 @@ class ShmTransport final : public Transport {
   bool try_send(PeerId peer, const PacketHeader& header, std::span<const std::byte> payload) override;
   bool try_send_in_parts(PeerId peer, const PacketHeader& header,
                          std::span<const std::byte> payload) override;
+  bool gives_memory() const override { return true; }
+  Status fetch(PeerId peer, uint64_t address, std::span<std::byte> to) override {
+    return read_memory_of(*segments_[peer], address, to);
+  }
   int progress(PacketSink& sink) override;
 
   // Hands over what has come from one peer, as progress() does from all, but no more than `limit` packets.

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "shm/copy_out.h"
-#include "shm/keep_trial.h"
+#include "shm/keeping.h"
 #include "shm/local_ranks.h"
 #include "shm/movement.h"
 

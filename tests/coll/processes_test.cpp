@@ -90,6 +90,39 @@ void messages_around_the_ring(const Rank& r) {
   }
 }
 
+// With the next rank, by turns in one call, one way and back, and posted together: as often as it takes to
+// come to each way that long messages may go.
+void long_messages(const Rank& r) {
+  const uint32_t peer = r.rank ^ 1;
+  if (peer >= r.size) return;
+  const auto fill = [](uint32_t rank, int round) { return static_cast<uint8_t>(rank * 50 + round); };
+  for (const size_t bytes : {1'200'000, 2'500'000, 6'000'001})
+    for (int round = 0; round < (kSanitized ? 12 : 30); ++round) {
+      std::vector<uint8_t> out(bytes, fill(r.rank, round)), in(bytes, 0xff);
+      const auto send = [&](floe_request_t** request) {
+        return floe_send(r.comm, out.data(), bytes, FLOE_UINT8, peer, 7, request);
+      };
+      const auto receive = [&](floe_request_t** request) {
+        return floe_recv(r.comm, in.data(), bytes, FLOE_UINT8, peer, 7, request);
+      };
+      if (round % 3 == 0) {
+        ASSERT_FLOE_OK(
+            floe_sendrecv(r.comm, out.data(), bytes, peer, 7, in.data(), bytes, peer, 7, FLOE_UINT8));
+      } else if (round % 3 == 1) {
+        const bool first = r.rank < peer;
+        ASSERT_FLOE_OK(first ? send(nullptr) : receive(nullptr));
+        ASSERT_FLOE_OK(first ? receive(nullptr) : send(nullptr));
+      } else {
+        Request sending, receiving;
+        ASSERT_FLOE_OK(receive(receiving.out()));
+        ASSERT_FLOE_OK(send(sending.out()));
+        ASSERT_FLOE_OK(sending.wait());
+        ASSERT_FLOE_OK(receiving.wait());
+      }
+      ASSERT_TRUE(in == std::vector<uint8_t>(bytes, fill(peer, round))) << bytes << " bytes, round " << round;
+    }
+}
+
 using Body = void (*)(const Rank&);
 
 class ProcessRanks : public testing::TestWithParam<uint32_t> {
@@ -109,6 +142,7 @@ TEST_P(ProcessRanks, EveryTypeAndOperationGivesTheOraclesResult) { run(every_typ
 TEST_P(ProcessRanks, RandomSequences) { run(random_sequences); }
 TEST_P(ProcessRanks, ManySmallOnesBackToBack) { run(many_small_ones); }
 TEST_P(ProcessRanks, MessagesAroundTheRing) { run(messages_around_the_ring); }
+TEST_P(ProcessRanks, LongMessages) { run(long_messages); }
 
 // In this order, since CMakeLists.txt leaves numbers 4 to 6 out where ranks are slow.
 INSTANTIATE_TEST_SUITE_P(Ranks, ProcessRanks, testing::Values(2, 3, 4, 8, 5, 6, 7, 1));
@@ -144,6 +178,7 @@ TEST_P(MixedPaths, EveryTypeAndOperationGivesTheOraclesResult) { run(every_type_
 TEST_P(MixedPaths, RandomSequences) { run(random_sequences); }
 TEST_P(MixedPaths, ManySmallOnesBackToBack) { run(many_small_ones); }
 TEST_P(MixedPaths, MessagesAroundTheRing) { run(messages_around_the_ring); }
+TEST_P(MixedPaths, LongMessages) { run(long_messages); }
 
 INSTANTIATE_TEST_SUITE_P(Ranks, MixedPaths, testing::Values(3, 4, 8));
 

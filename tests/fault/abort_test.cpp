@@ -1,4 +1,5 @@
 // Ends that a rank wants: abort, and destroy with work under way.
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <functional>
@@ -62,6 +63,40 @@ TEST(Abort, EndsRequestsAndTheirBuffersAreFree) {
           << floe_last_error();
     }
   });
+}
+
+// Its receiver may be reading the sender's memory when that ends: what has come is the message, or an error.
+TEST(Abort, WhoEndsASendMayOverwriteItAtOnce) {
+  constexpr size_t kBytes = 16 << 20;
+  constexpr int kTimes = kSanitized ? 10 : 40;
+  Processes(2, [](uint32_t rank) {
+    Member me;
+    ASSERT_FLOE_OK(me.status());
+    std::vector<uint8_t> data(kBytes);
+    int whole = 0;
+    for (int i = 0; i < kTimes; ++i) {
+      floe_comm_t* comm = nullptr;
+      ASSERT_FLOE_OK(floe_comm_split(me.comm(), 0, 0, &comm));
+      std::fill(data.begin(), data.end(), uint8_t{1});
+      ASSERT_FLOE_OK(floe_barrier(comm, nullptr));
+      if (rank == 0) {
+        Request sending;
+        ASSERT_FLOE_OK(floe_send(comm, data.data(), kBytes, FLOE_UINT8, 1, 0, sending.out()));
+        if (i + 1 == kTimes)
+          ASSERT_FLOE_OK(sending.wait());
+        else
+          std::this_thread::sleep_for(200us * i);
+        ASSERT_FLOE_OK(floe_comm_abort(comm));
+        std::fill(data.begin(), data.end(), uint8_t{2});
+      } else if (floe_recv(comm, data.data(), kBytes, FLOE_UINT8, 0, 0, nullptr) == FLOE_OK) {
+        ++whole;
+        ASSERT_EQ(std::count(data.begin(), data.end(), 1), static_cast<ptrdiff_t>(kBytes)) << "round " << i;
+      }
+      ASSERT_FLOE_OK(floe_barrier(me.comm(), nullptr));
+      floe_comm_destroy(comm);
+    }
+    EXPECT_TRUE(rank == 0 || whole > 0);
+  }).expect_success(60s);
 }
 
 TEST(Abort, TwiceAndFromAllRanksIsFine) {

@@ -123,6 +123,21 @@ TEST(Killed, WhileAReceiveFromItWaits) {
   expect_noticed(live, 1, {"recv"});
 }
 
+// Round the ring: one may be reading the memory of the one that dies.
+TEST(Killed, WhileLongMessagesGoRound) {
+  const auto live = [](Member& me) {
+    constexpr size_t kBytes = 3'000'000;
+    const Rank& r = me.rank();
+    const uint32_t next = (r.rank + 1) % r.size, previous = (r.rank + r.size - 1) % r.size;
+    const std::vector<uint8_t> out(kBytes, 1);
+    std::vector<uint8_t> in(kBytes);
+    call_until_it_fails(r.rank, [&] {
+      return floe_sendrecv(r.comm, out.data(), kBytes, next, 0, in.data(), kBytes, previous, 0, FLOE_UINT8);
+    });
+  };
+  expect_noticed(live, 20, {});
+}
+
 // Descriptors that a child inherited keep sockets and pipes open: they say nothing about the parent.
 TEST(Killed, WithAForkedChildThatLives) {
   const auto live = [](Member& me) {

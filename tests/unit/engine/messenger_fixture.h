@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cstddef>
+#include <cstring>
 #include <deque>
 #include <span>
 #include <string_view>
@@ -23,6 +24,9 @@ struct Wire final : Transport {
   bool link = false;  // is one where packets queue
   size_t parted = 0;  // packets that may come in parts
   size_t past = 0;    // packets that their receiver keeps past the cache
+  // Whether peers may read memory, whether that works, and how many bytes were read.
+  bool gives = false, broken = false;
+  size_t fetched = 0;
 
   std::string_view name() const override { return "wire"; }
   size_t max_payload() const override { return most; }
@@ -37,6 +41,13 @@ struct Wire final : Transport {
                          std::span<const std::byte> payload) override {
     ++parted;
     return try_send(peer, header, payload);
+  }
+  bool gives_memory() const override { return gives; }
+  Status fetch(PeerId, uint64_t address, std::span<std::byte> to) override {
+    if (broken) return error(FLOE_ERR_SYSTEM, "process_vm_readv: not permitted");
+    std::memcpy(to.data(), reinterpret_cast<const void*>(address), to.size());
+    fetched += to.size();
+    return {};
   }
   int progress(PacketSink&) override { return 0; }
 };

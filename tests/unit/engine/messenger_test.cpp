@@ -320,6 +320,10 @@ TEST_F(MessengerTest, RefusesPacketsThatNoFloeSends) {
   ready.kind = PacketKind::kReady;
   ready.id = 3;
   EXPECT_EQ(problem_of(ready, 0), FLOE_ERR_INTERNAL) << "nothing was announced";
+  PacketHeader fetched;
+  fetched.kind = PacketKind::kFetched;
+  fetched.id = 3;
+  EXPECT_EQ(problem_of(fetched, 0), FLOE_ERR_INTERNAL) << "nothing was announced";
   PacketHeader consumed;
   consumed.kind = PacketKind::kConsumed;
   consumed.bytes = 1;

@@ -1,10 +1,12 @@
-// The choice between two ways to keep a large result.
-#include "shm/keep_trial.h"
+// The choice between two ways, such as of keeping a large result.
+#include "shm/way_trial.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
 
 #include <string>
+
+#include "shm/keeping.h"
 
 namespace floe {
 namespace {
@@ -14,7 +16,7 @@ Movement broadcast_of(uint64_t bytes) {
 }
 
 // How many of `operations` go past the cache, where they take so long.
-int past_of(KeepTrial& trial, int operations, double ordinary, double past) {
+int past_of(WayTrial& trial, int operations, double ordinary, double past) {
   int count = 0;
   for (int i = 0; i < operations; ++i) {
     const bool way = trial.next();
@@ -24,15 +26,15 @@ int past_of(KeepTrial& trial, int operations, double ordinary, double past) {
   return count;
 }
 
-TEST(KeepTrial, TheFasterWayIsUsedAndTheOtherTriedSeldom) {
-  KeepTrial trial;
+TEST(WayTrial, TheFasterWayIsUsedAndTheOtherTriedSeldom) {
+  WayTrial trial;
   EXPECT_LT(past_of(trial, 1000, 10, 15), 12);
-  KeepTrial other;
+  WayTrial other;
   EXPECT_GT(past_of(other, 1000, 15, 10), 988);
 }
 
-TEST(KeepTrial, AChangeIsSeenSoon) {
-  KeepTrial trial;
+TEST(WayTrial, AChangeIsSeenSoon) {
+  WayTrial trial;
   past_of(trial, 1000, 10, 15);
   past_of(trial, 100, 16, 11);  // the one in use takes longer
   EXPECT_EQ(past_of(trial, 30, 16, 11), 30);
@@ -41,8 +43,8 @@ TEST(KeepTrial, AChangeIsSeenSoon) {
 }
 
 // What an operation takes depends on how the one before it stored, too.
-TEST(KeepTrial, ATrialIsOfSomeInARow) {
-  KeepTrial trial;
+TEST(WayTrial, ATrialIsOfSomeInARow) {
+  WayTrial trial;
   bool before = trial.next();
   int past = 0;
   for (int i = 0; i < 1000; ++i) {
@@ -55,8 +57,8 @@ TEST(KeepTrial, ATrialIsOfSomeInARow) {
 }
 
 // Those that began while memory was cold, or in the other way's wake.
-TEST(KeepTrial, TheFirstTwoOperationsOfAWayDoNotCount) {
-  KeepTrial trial;
+TEST(WayTrial, TheFirstTwoOperationsOfAWayDoNotCount) {
+  WayTrial trial;
   bool before = !trial.next();
   int since = 0;
   for (int i = 0; i < 100; ++i) {
@@ -69,10 +71,10 @@ TEST(KeepTrial, TheFirstTwoOperationsOfAWayDoNotCount) {
 }
 
 // Keeping past the cache may take longer, but the peer less until its next chunk is there.
-TEST(KeepTrial, WhatIsWaitedForBetweenTwoCopiesCounts) {
+TEST(WayTrial, WhatIsWaitedForBetweenTwoCopiesCounts) {
   constexpr useconds_t kLong = 100'000, kShort = 1000;
   Keeping::State state(1);
-  const KeepTrial& trial = state.trials.of(1);
+  const WayTrial& trial = state.trials.of(1);
   int ordinary = 0;
   for (int i = 0; i < 8; ++i) {
     const bool past = trial.next();
@@ -88,9 +90,9 @@ TEST(KeepTrial, WhatIsWaitedForBetweenTwoCopiesCounts) {
 }
 
 // Such as a hypervisor's, or of pages that are touched for the first time.
-TEST(KeepTrial, OneSlowOperationAtFirstDecidesNothing) {
+TEST(WayTrial, OneSlowOperationAtFirstDecidesNothing) {
   for (int slow = 0; slow < 5; ++slow) {
-    KeepTrial trial;
+    WayTrial trial;
     for (int i = 0; i < 8; ++i) {
       const bool past = trial.next();
       trial.took(i == slow ? 30 : past ? 10 : 15);
@@ -100,9 +102,9 @@ TEST(KeepTrial, OneSlowOperationAtFirstDecidesNothing) {
 }
 
 // As where a result only just fits into the cache, beside what else is there.
-TEST(KeepTrial, AWayThatIsFastForSomeOperationsOnlyIsTriedLessOften) {
+TEST(WayTrial, AWayThatIsFastForSomeOperationsOnlyIsTriedLessOften) {
   constexpr int kOperations = 6000, kFast = 12;
-  KeepTrial trial;
+  WayTrial trial;
   int ordinary = 0, in_a_row = 0;
   for (int i = 0; i < kOperations; ++i) {
     const bool past = trial.next();
@@ -156,16 +158,16 @@ TEST(Keeping, ChunksOfTheStrideGoPastTheCache) {
   EXPECT_EQ(past(kCache - 1), "x.x.x");
 }
 
-TEST(KeepTrial, OneSlowOperationChangesNothing) {
-  KeepTrial trial;
+TEST(WayTrial, OneSlowOperationChangesNothing) {
+  WayTrial trial;
   past_of(trial, 100, 10, 15);
   trial.took(1000);
   EXPECT_LT(past_of(trial, 100, 10, 15), 3);
 }
 
-TEST(KeepTrials, WhatIsFasterForOneSizeIsNotUsedForAnother) {
+TEST(WayTrials, WhatIsFasterForOneSizeIsNotUsedForAnother) {
   constexpr uint64_t kCache = 16 << 20;
-  KeepTrials trials(kCache);
+  WayTrials trials(kCache / 4);
   past_of(trials.of(kCache / 4), 100, 10, 15);
   EXPECT_FALSE(trials.of(kCache / 2 - 1).usual());
   EXPECT_TRUE(trials.of(kCache / 4 - 1).usual());
@@ -175,9 +177,9 @@ TEST(KeepTrials, WhatIsFasterForOneSizeIsNotUsedForAnother) {
   EXPECT_EQ(&trials.of(2 * kCache), &trials.of(UINT64_MAX));
 }
 
-TEST(KeepTrials, OfACacheThatIsNotKnown) {
-  EXPECT_TRUE(KeepTrials(UINT64_MAX).of(UINT64_MAX).usual());
-  EXPECT_TRUE(KeepTrials(0).of(0).usual());
+TEST(WayTrials, OfAnySizeAtAll) {
+  EXPECT_TRUE(WayTrials(UINT64_MAX).of(UINT64_MAX).usual());
+  EXPECT_TRUE(WayTrials(0).of(0).usual());
 }
 
 }  // namespace

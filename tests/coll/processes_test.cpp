@@ -13,6 +13,7 @@
 
 #include "block_exercise.h"
 #include "exercise.h"
+#include "forbid.h"
 #include "sequences.h"
 
 namespace floe::test {
@@ -143,6 +144,16 @@ TEST_P(ProcessRanks, RandomSequences) { run(random_sequences); }
 TEST_P(ProcessRanks, ManySmallOnesBackToBack) { run(many_small_ones); }
 TEST_P(ProcessRanks, MessagesAroundTheRing) { run(messages_around_the_ring); }
 TEST_P(ProcessRanks, LongMessages) { run(long_messages); }
+
+// Every second rank; the others may.
+TEST(LongMessages, WhereNoMemoryOfPeersMayBeRead) {
+  Processes(2, [](uint32_t rank) {
+    ASSERT_TRUE(rank == 0 || forbid(SYS_process_vm_readv));
+    Member me;
+    ASSERT_FLOE_OK(me.status());
+    long_messages(me.rank());
+  }).expect_success();
+}
 
 // In this order, since CMakeLists.txt leaves numbers 4 to 6 out where ranks are slow.
 INSTANTIATE_TEST_SUITE_P(Ranks, ProcessRanks, testing::Values(2, 3, 4, 8, 5, 6, 7, 1));

@@ -11,7 +11,7 @@
 #include <string_view>
 #include <thread>
 
-#include "no_membarrier.h"
+#include "forbid.h"
 #include "processes.h"
 
 namespace floe::test {
@@ -24,7 +24,7 @@ void count_membarrier() {
   struct sigaction action {};
   action.sa_handler = [](int) { calls.fetch_add(1, std::memory_order_relaxed); };
   ASSERT_EQ(0, ::sigaction(SIGSYS, &action, nullptr));
-  ASSERT_TRUE(forbid_membarrier(SECCOMP_RET_TRAP));
+  ASSERT_TRUE(forbid(SYS_membarrier, SECCOMP_RET_TRAP));
 }
 
 // The ranks are late in turn, for longer than who waits stays awake.
@@ -90,7 +90,7 @@ INSTANTIATE_TEST_SUITE_P(Shared, SleepOnCpus, testing::Bool());
 TEST_F(Sleep, HasNobodyElseFenceWhereOneRankCannot) {
   Processes(2, [](uint32_t rank) {
     if (rank == 0) {
-      ASSERT_TRUE(forbid_membarrier());
+      ASSERT_TRUE(forbid(SYS_membarrier));
     }
     Member me;
     ASSERT_FLOE_OK(me.status());

@@ -4,6 +4,8 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/statvfs.h>
+#include <sys/uio.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -203,6 +205,26 @@ void check_shared_memory(Findings& findings, uint32_t ranks, bool uses_shm, cons
                    "allow memfd_create in the container's seccomp profile, or set FLOE_SHM=off");
 }
 
+// Ranks are siblings: what a child may read of this process, they may of each other.
+void check_peers_memory(Findings& findings) {
+  const pid_t parent = ::getpid(), child = ::fork();
+  if (child == 0) {
+    std::array<char, 2> bytes{};
+    const iovec here{&bytes[0], 1}, there{&bytes[1], 1};
+    ::_exit(::process_vm_readv(parent, &here, 1, &there, 1, 0) < 0 ? errno : 0);
+  }
+  int status = 0;
+  const bool known = child > 0 && ::waitpid(child, &status, 0) == child && WIFEXITED(status);
+  if (known && WEXITSTATUS(status) == 0)
+    findings.good("peers' memory", "ranks of a host can read it: long messages may be copied once");
+  else
+    findings.note("peers' memory",
+                  fmt::format("ranks of a host can't read it{}{}: long messages are copied twice",
+                              known ? ": " : "", known ? std::strerror(WEXITSTATUS(status)) : ""),
+                  "sysctl kernel.yama.ptrace_scope=0, and allow process_vm_readv in the container's seccomp "
+                  "profile; some MPIs need that, too");
+}
+
 }  // namespace
 
 void check_limits(Findings& findings, uint32_t ranks, bool uses_shm, const std::string& provider) {
@@ -212,6 +234,7 @@ void check_limits(Findings& findings, uint32_t ranks, bool uses_shm, const std::
   check_locked_memory(findings);
   check_descriptors(findings);
   check_shared_memory(findings, ranks, uses_shm, provider);
+  if (uses_shm) check_peers_memory(findings);
 }
 
 }  // namespace floe::info

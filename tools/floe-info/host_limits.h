@@ -22,7 +22,8 @@ CgroupLimits read_cgroup_limits(const std::string& root = "");
 // 25 GiB as "25.0 GiB".
 std::string size_text(uint64_t bytes);
 
-// CPUs, memory, locked memory, descriptors, /dev/shm and anonymous shared memory, for `ranks` on this host.
+// CPUs, memory, locked memory, descriptors, /dev/shm, anonymous shared memory and that of peers, for `ranks`
+// on this host.
 void check_limits(Findings& findings, uint32_t ranks, bool uses_shm, const std::string& provider);
 
 }  // namespace floe::info

@@ -7,7 +7,7 @@
 
 #include <thread>
 
-#include "no_membarrier.h"
+#include "forbid.h"
 
 namespace floe {
 namespace {
@@ -86,7 +86,7 @@ TEST(Bell, SaysWhenTheKernelRefusesToFence) {
   if (!own->fences_all()) GTEST_SKIP() << "there is no membarrier(2)";
   EXPECT_TRUE(remote(*own).fences_all());
   std::thread([&] {
-    ASSERT_TRUE(test::forbid_membarrier());
+    ASSERT_TRUE(test::forbid(SYS_membarrier));
     EXPECT_TRUE(own->begin_sleep(std::atomic<bool>(false), false));
     EXPECT_FALSE(own->begin_sleep(std::atomic<bool>(true), false));
     EXPECT_FALSE(own->begin_sleep(std::atomic<bool>(true), true)) << "nor does anybody know that it asks";
@@ -106,7 +106,7 @@ TEST(Bell, HasAllCoresFenceOnlyOnceWhileItAsks) {
   EXPECT_TRUE(own->begin_sleep(unfenced, true));
   own->end_sleep();
   std::thread([&] {
-    ASSERT_TRUE(test::forbid_membarrier());
+    ASSERT_TRUE(test::forbid(SYS_membarrier));
     for (const bool often : {true, true, false}) {
       EXPECT_TRUE(own->begin_sleep(unfenced, often));
       own->end_sleep();

@@ -1,10 +1,10 @@
-// A thread that the kernel refuses membarrier(2), as a sandbox may.
+// A thread that the kernel refuses a call, as a sandbox may.
 #pragma once
 
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <sys/prctl.h>
-#include <sys/syscall.h>
+#include <sys/syscall.h>  // SYS_...
 
 #include <array>
 #include <cerrno>
@@ -13,12 +13,12 @@
 
 namespace floe::test {
 
-// From now on, for this thread and those that it starts; false: seccomp(2) is not to be had. `action`: what
-// becomes of a call.
-inline bool forbid_membarrier(uint32_t action = SECCOMP_RET_ERRNO | EPERM) {
+// `call`: such as SYS_membarrier. From now on, for this thread and those that it starts; false: seccomp(2) is
+// not to be had. `action`: what becomes of a call.
+inline bool forbid(uint32_t call, uint32_t action = SECCOMP_RET_ERRNO | EPERM) {
   std::array<sock_filter, 4> code{{
       {BPF_LD | BPF_W | BPF_ABS, 0, 0, offsetof(seccomp_data, nr)},
-      {BPF_JMP | BPF_JEQ | BPF_K, 0, 1, SYS_membarrier},
+      {BPF_JMP | BPF_JEQ | BPF_K, 0, 1, call},
       {BPF_RET | BPF_K, 0, 0, action},
       {BPF_RET | BPF_K, 0, 0, SECCOMP_RET_ALLOW},
   }};

@@ -16,7 +16,10 @@ namespace floe {
 
 class WayTrial {
  public:
-  // The way that is used, but for trials; at first `true`.
+  // `first`: the way to begin with.
+  explicit WayTrial(bool first = true) : usual_(first), way_(first) {}
+
+  // The way that is used, but for trials.
   bool usual() const { return usual_; }
   bool next() const { return way_; }  // of the next operation, of which took() will tell
   // What that took, in any unit for a byte. Where operations overlap, one that ends after a change
@@ -67,12 +70,12 @@ class WayTrial {
     operations_ = 0;
   }
 
-  bool usual_ = true, way_ = true;  // way_: now, another one in a trial
-  uint32_t operations_ = 0;         // that way
-  uint64_t used_ = 0;               // the usual one, before the trials since it was chosen
-  uint32_t most_ = kOften;          // until the next trial
-  std::array<double, 2> cost_{};    // of either way; 0: not known
-  double chosen_at_ = 0;            // the usual way's when it was chosen; 0: there has been no trial
+  bool usual_, way_;              // way_: now, another one in a trial
+  uint32_t operations_ = 0;       // that way
+  uint64_t used_ = 0;             // the usual one, before the trials since it was chosen
+  uint32_t most_ = kOften;        // until the next trial
+  std::array<double, 2> cost_{};  // of either way; 0: not known
+  double chosen_at_ = 0;          // the usual way's when it was chosen; 0: there has been no trial
 };
 
 // One for operations of about the same size: for larger ones the other way may be the faster one. In a
@@ -80,7 +83,9 @@ class WayTrial {
 // fast as with one trial for all, all_gather of 16 MiB 1.12 times.
 class WayTrials {
  public:
-  explicit WayTrials(uint64_t least_bytes) : least_(std::max<uint64_t>(least_bytes, 1)) {}
+  explicit WayTrials(uint64_t least_bytes, bool first = true) : least_(std::max<uint64_t>(least_bytes, 1)) {
+    trials_.fill(WayTrial(first));
+  }
 
   // Of less than that, up to two, four and eight times as much, and of more.
   WayTrial& of(uint64_t bytes) {

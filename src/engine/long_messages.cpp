@@ -65,12 +65,21 @@ void Messenger::ready(Transfer& receive) {
   control(receive.peer, ready);
 }
 
-void Messenger::on_ready(const PacketHeader& h) {
+Transfer* Messenger::take_announced(const PacketHeader& h) {
   const auto found = announced_.find(h.id);
-  if (found == announced_.end() || found->second->peer != h.source)
-    return bad_packet(h, "ready for a message that was not announced");
-  Transfer& send = *found->second;
+  if (found == announced_.end() || found->second->peer != h.source) {
+    bad_packet(h, "an answer to a message that was not announced");
+    return nullptr;
+  }
+  Transfer* const send = found->second;
   announced_.erase(found);
+  return send;
+}
+
+void Messenger::on_ready(const PacketHeader& h) {
+  Transfer* const announced = take_announced(h);
+  if (!announced) return;
+  Transfer& send = *announced;
   send.peer_id = h.offset;
   send.past_cache = h.bytes != 0;
   send.moved = 0;
@@ -123,12 +132,7 @@ int Messenger::fetch_slice(uint32_t peer, Lane& lane) {
 }
 
 void Messenger::on_fetched(const PacketHeader& h) {
-  const auto found = announced_.find(h.id);
-  if (found == announced_.end() || found->second->peer != h.source)
-    return bad_packet(h, "fetched, but was not announced");
-  Transfer& send = *found->second;
-  announced_.erase(found);
-  end_long_send(lanes_[h.source], send);
+  if (Transfer* const send = take_announced(h)) end_long_send(lanes_[h.source], *send);
 }
 
 void Messenger::on_data(const PacketHeader& h, std::span<const std::byte> payload) {

@@ -176,7 +176,7 @@ class Messenger {
     CopyIn copy_in;
     uint32_t long_out = 0;                      // long sends that have not ended
     bool may_fetch = true;                      // that has not failed
-    std::unique_ptr<FetchTrials> fetch_trials;  // from the first long receive on
+    std::unique_ptr<FetchTrials> fetch_trials;  // from the first long message on
     uint32_t refusals = 0;                      // since something came that was waited for
     bool empty() const { return control.empty() && messages.empty() && streams.empty() && fetches.empty(); }
   };
@@ -202,6 +202,7 @@ class Messenger {
   void receive_long(Transfer& receive, const PacketHeader& announced);
   void end_long_receive(Transfer& receive);
   void ready(Transfer& receive);
+  Transfer* take_announced(const PacketHeader& answer);  // null: a problem
   void on_ready(const PacketHeader& header);
   bool stream_packet(uint32_t peer, Transfer& send);
   void on_data(const PacketHeader& header, std::span<const std::byte> payload);
@@ -210,8 +211,7 @@ class Messenger {
   void end_long_send(Lane& lane, Transfer& send);
   // Announced, or on its way.
   bool sends_long() const {
-    return !announced_.empty() ||
-           std::ranges::any_of(lanes_, [](const Lane& lane) { return !lane.streams.empty(); });
+    return std::ranges::any_of(lanes_, [](const Lane& lane) { return lane.long_out != 0; });
   }
   void set_problem(const PacketHeader& header, Status status);
   void bad_packet(const PacketHeader& header, std::string_view what);
@@ -223,7 +223,7 @@ class Messenger {
   uint64_t cache_bytes_;
   WayTrials keep_trials_;  // `true`: past the cache
   Matcher matcher_;
-  std::unordered_map<uint64_t, Transfer*> announced_;  // sends that wait for kReady
+  std::unordered_map<uint64_t, Transfer*> announced_;  // sends that wait for kReady or kFetched
   std::unordered_map<uint64_t, Transfer*> receiving_;  // long receives under way
   uint64_t next_id_ = 1;
   Status problem_;

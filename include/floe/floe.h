@@ -541,8 +541,8 @@ FLOE_API floe_status_t floe_recv_any(floe_comm_t *comm, void *buffer, uint64_t c
 
 /* Sends `send_count` elements to `dest` and receives at most `recv_count` from `source`, or FLOE_ANY_SOURCE:
  * who exchanges data need not agree on who sends first. As floe_send with a request, floe_recv, floe_wait,
- * but faster where messages are short. Blocks; returns when both have ended, with the send's status if it
- * failed, else the receive's. `send` and `recv` must not overlap. */
+ * but faster where messages are short, or longer than 1 MiB. Blocks; returns when both have ended, with the
+ * send's status if it failed, else the receive's. `send` and `recv` must not overlap. */
 FLOE_API floe_status_t floe_sendrecv(floe_comm_t *comm, const void *send, uint64_t send_count, uint32_t dest,
                                      uint64_t send_tag, void *recv, uint64_t recv_count, uint32_t source,
                                      uint64_t recv_tag, floe_type_t type);

@@ -6,6 +6,8 @@
 #include <immintrin.h>
 #endif
 
+#include "base/cache_hints.h"
+
 namespace floe {
 #if defined(__x86_64__)
 namespace {
@@ -47,7 +49,8 @@ __attribute__((target("avx"))) void copy_pages(std::byte* to, const std::byte* f
 
 // Whole lines' worth of it; returns how many bytes. Into the second-level cache: a first-level one has few
 // line fill buffers. What lies behind the last byte is asked for, too: it is what most likely comes next
-// (messages of 64 to 256 KiB, one way: 1.06 times as fast as without).
+// (messages of 64 to 256 KiB, one way: 1.06 times as fast as without). Not of the target: nobody says that
+// what lies behind it is about to be written.
 __attribute__((target("avx"))) uint64_t copy_asking_ahead(std::byte* to, const std::byte* from,
                                                           uint64_t bytes) {
   constexpr uint64_t kLine = 64;
@@ -56,6 +59,7 @@ __attribute__((target("avx"))) uint64_t copy_asking_ahead(std::byte* to, const s
     const auto* const source = reinterpret_cast<const __m256i*>(from + at);
     auto* const target = reinterpret_cast<__m256i*>(to + at);
     _mm_prefetch(reinterpret_cast<const char*>(source) + kFetchAhead, _MM_HINT_T1);
+    if (at + kFetchAhead < bytes) prefetch_to_write(to + at + kFetchAhead);
     const __m256i first = _mm256_loadu_si256(source), second = _mm256_loadu_si256(source + 1);
     _mm256_storeu_si256(target, first);
     _mm256_storeu_si256(target + 1, second);

@@ -25,7 +25,10 @@ void copy_non_temporal(std::byte* to, const std::byte* from, uint64_t bytes);
 inline constexpr uint64_t kFourPages = 16 << 10;
 void copy_by_pages(void* to, const void* from, uint64_t bytes);
 
-// By vectors, where the CPU has AVX, with each line asked for kFetchAhead bytes before it is copied.
+// By vectors, where the CPU has AVX, with each line, and the one that it goes to, asked for kFetchAhead bytes
+// before it is copied. The string instruction does not wait for lines that it overwrites, but these stores
+// would: of 64 and 256 KiB to memory that is in no cache they take 19 and 29 us, and 10 and 20 if it is asked
+// for (Emerald Rapids).
 inline constexpr uint32_t kFetchAhead = 2048;
 void copy_ahead(void* to, const void* from, uint64_t bytes);
 

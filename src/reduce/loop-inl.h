@@ -8,6 +8,7 @@
 #define FLOE_REDUCE_LOOP_INL_H
 #endif
 
+#include "base/cache_hints.h"
 #include "reduce/formats-inl.h"
 #include "reduce/kernels.h"
 
@@ -45,6 +46,16 @@ class Loop {
     // Not the lines behind the last element: another core may be writing them.
     const uint64_t fetched = kSources == 2 && ahead_ != 0 ? ahead_ + unrolled : ~uint64_t{0};
     uint64_t at = begin;
+    // A loop of its own: a look at it in each turn of the other one costs sums in place up to a tenth.
+    if constexpr (kSources == 2) {
+      if (const uint8_t* const written = ahead_ == 0 ? nullptr : only_written()) {
+        for (; end - at >= fetched; at += unrolled) {
+          fetch<kUnroll>((at + ahead_) * kSize);
+          fetch_to_write<kUnroll>(written + (at + ahead_) * kSize);
+          step<kUnroll>(at, Whole());
+        }
+      }
+    }
     for (; end - at >= unrolled; at += unrolled) {
       if (end - at >= fetched) fetch<kUnroll>((at + ahead_) * kSize);
       step<kUnroll>(at, Whole());
@@ -58,6 +69,13 @@ class Loop {
   using Block = typename Format::Block;
   static constexpr size_t kSize = sizeof(hn::TFromD<Stored>);
 
+  // A destination that is no source, or null.
+  const uint8_t* only_written() const {
+    for (const uint8_t* destination : {destination_, copy_})
+      if (destination != first_ && destination != second_) return destination;
+    return nullptr;
+  }
+
   // Into the second-level cache, of both sources.
   template <size_t kBlocks>
   HWY_INLINE void fetch(uint64_t offset) const {
@@ -67,6 +85,14 @@ class Loop {
       __builtin_prefetch(first_ + offset + line, 0, 2);
       __builtin_prefetch(second_ + offset + line, 0, 2);
     }
+  }
+
+  // Stores to memory that is in no near cache would wait for it.
+  template <size_t kBlocks>
+  static HWY_INLINE void fetch_to_write(const uint8_t* to) {
+    constexpr size_t kLine = 64;
+    const size_t bytes = kBlocks * hn::Lanes(Stored()) * kSize;
+    for (size_t line = 0; line < bytes; line += kLine) prefetch_to_write(to + line);
   }
 
   template <size_t kBlocks, class Access>

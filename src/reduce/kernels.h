@@ -33,7 +33,8 @@ struct Job {
   uint64_t end;
   uint32_t divisor;
   const double* factors;  // of kPremulSum, by source
-  uint32_t ahead = 0;     // bytes before they are added, of two sources, to ask for them; 0: not at all
+  // Bytes before they are added, of two sources, to ask for them, and for where the result goes; 0: not at all.
+  uint32_t ahead = 0;
 };
 
 using Kernel = void (*)(const Job&);

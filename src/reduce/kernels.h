@@ -33,7 +33,7 @@ struct Job {
   uint64_t end;
   uint32_t divisor;
   const double* factors;  // of kPremulSum, by source
-  // Bytes before they are added, of two sources, to ask for them, and for where the result goes; 0: not at all.
+  // Bytes before two sources are added to ask for them, and for where the result goes; 0: not at all.
   uint32_t ahead = 0;
 };
 

@@ -46,7 +46,9 @@ future = dist.all_reduce(tensor, async_op=True).get_future().then(callback)
     "a callback that waits for what never ends": """
 def callback(future):
     dist.irecv(torch.empty(3), 1 - rank).wait()
-future = dist.all_reduce(tensor, async_op=True).get_future().then(callback)
+future = dist.irecv(tensor, 1 - rank).get_future().then(callback)
+dist.barrier()  # nothing has been sent yet: then() itself would run the callback of what has ended
+dist.send(torch.ones(1000), 1 - rank)
 time.sleep(0.5)
 """,
     "a daemon thread inside an operation": """

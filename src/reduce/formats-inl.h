@@ -169,7 +169,7 @@ struct BFloat16 {
     const auto even = hn::BitCast(U32(), a.even), odd = hn::BitCast(U32(), a.odd);
 #if FLOE_X86_VECTORS && HWY_TARGET <= HWY_AVX3
     // One is added where the lower half is more than half of the upper's last bit, or is that and the last
-    // bit is set: where lower | last bit is more. Byte masks and a comparison save a third of the
+    // bit is set: where lower | last bit is more. Byte masks and a comparison save a quarter of the
     // instructions.
     constexpr __mmask64 kUpperBytes = 0xCCCCCCCCCCCCCCCC;
     const __m512i swap_halves = _mm512_set4_epi32(0x0D0C0F0E, 0x09080B0A, 0x05040706, 0x01000302);

@@ -198,16 +198,22 @@ TEST_P(EveryReduction, AllDestinationsOfALongReductionGetIt) {
       sources[s].insert(sources[s].end(), case_.sources[s].begin(), case_.sources[s].end());
     result.insert(result.end(), case_.expected[1].begin(), case_.expected[1].end());
   }
-  for (const size_t destinations : {1, 2, 5}) {
-    std::vector<std::byte> a = sources[0], b = sources[1];
-    std::vector<std::byte> first(a.size()), second(a.size()), third(a.size());
-    std::vector<std::byte>* const all[] = {&first, &a, &second, &third, &b};
+  enum Buffer { kA, kB, kFirst, kSecond, kThird, kBuffers };  // kA and kB: the sources
+  const std::vector<Buffer> all_destinations[] = {
+      {kFirst}, {kA}, {kFirst, kA}, {kA, kB}, {kFirst, kSecond}, {kFirst, kA, kSecond, kThird, kB}};
+  for (const std::vector<Buffer>& destinations : all_destinations) {
+    std::vector<std::byte> buffers[kBuffers] = {sources[0], sources[1]};
     std::vector<void*> to;
-    for (size_t d = 0; d < destinations; ++d) to.push_back(all[d]->data());
-    reduce(to, std::vector<const void*>{a.data(), b.data()}, kCount, type_, op_, kDivisor, factors(2));
-    for (size_t d = 0; d < destinations; ++d)
-      EXPECT_TRUE(std::equal(result.begin(), result.begin() + kCount * size_, all[d]->begin()))
-          << reduction_name(GetParam()) << ", destination " << d << " of " << destinations;
+    for (const Buffer d : destinations) {
+      buffers[d].resize(sources[0].size());
+      to.push_back(buffers[d].data());
+    }
+    reduce(to, std::vector<const void*>{buffers[kA].data(), buffers[kB].data()}, kCount, type_, op_, kDivisor,
+           factors(2));
+    for (const Buffer d : destinations)
+      EXPECT_TRUE(std::equal(result.begin(), result.begin() + kCount * size_, buffers[d].begin()))
+          << reduction_name(GetParam()) << ", buffer " << d << " of " << destinations.size()
+          << " destinations";
   }
 }
 

@@ -67,6 +67,23 @@ __attribute__((target("avx"))) uint64_t copy_asking_ahead(std::byte* to, const s
   return at;
 }
 
+__attribute__((target("avx"))) uint64_t swap_asking_ahead(std::byte* to, std::byte* shared,
+                                                          const std::byte* next, uint64_t bytes) {
+  constexpr uint64_t kLine = 64, kVectors = kLine / sizeof(__m256i);
+  uint64_t at = 0;
+  for (; at + kLine <= bytes; at += kLine) {
+    _mm_prefetch(reinterpret_cast<const char*>(shared) + at + kFetchAhead, _MM_HINT_T0);
+    if (at + kFetchAhead < bytes) prefetch_to_write(to + at + kFetchAhead);
+    for (uint64_t i = 0; i < kVectors; ++i) {
+      auto* const line = reinterpret_cast<__m256i*>(shared + at) + i;
+      const __m256i came = _mm256_loadu_si256(line);
+      _mm256_storeu_si256(line, _mm256_loadu_si256(reinterpret_cast<const __m256i*>(next + at) + i));
+      _mm256_storeu_si256(reinterpret_cast<__m256i*>(to + at) + i, came);
+    }
+  }
+  return at;
+}
+
 }  // namespace
 
 void copy_by_vectors(void* to, const void* from, uint64_t bytes) {
@@ -99,6 +116,15 @@ void copy_ahead(void* to, const void* from, uint64_t bytes) {
   const uint64_t done = __builtin_cpu_supports("avx") ? copy_asking_ahead(target, source, bytes) : 0;
   copy_bytes(target + done, source + done, bytes - done);
 }
+
+void swap_ahead(void* to, void* shared, const void* next, uint64_t bytes) {
+  auto* const target = static_cast<std::byte*>(to);
+  auto* const line = static_cast<std::byte*>(shared);
+  const auto* const source = static_cast<const std::byte*>(next);
+  const uint64_t done = __builtin_cpu_supports("avx") ? swap_asking_ahead(target, line, source, bytes) : 0;
+  copy_bytes(target + done, line + done, bytes - done);
+  copy_bytes(line + done, source + done, bytes - done);
+}
 #else
 void copy_by_vectors(void* to, const void* from, uint64_t bytes) {
   if (bytes != 0) std::memcpy(to, from, bytes);
@@ -107,6 +133,10 @@ void copy_by_vectors(void* to, const void* from, uint64_t bytes) {
 void copy_non_temporal(std::byte* to, const std::byte* from, uint64_t bytes) { copy_bytes(to, from, bytes); }
 void copy_by_pages(void* to, const void* from, uint64_t bytes) { copy_bytes(to, from, bytes); }
 void copy_ahead(void* to, const void* from, uint64_t bytes) { copy_bytes(to, from, bytes); }
+void swap_ahead(void* to, void* shared, const void* next, uint64_t bytes) {
+  copy_bytes(to, shared, bytes);
+  copy_bytes(shared, next, bytes);
+}
 #endif
 
 }  // namespace floe

@@ -29,16 +29,38 @@ PairExchange::PairExchange(const LocalRanks& ranks, PairSlots& slots, Keeping::S
 
 void PairExchange::put() {
   const uint32_t self = ranks_->self();
-  const uint64_t chunk = put_, bytes = part(chunk);
   for (uint32_t reader = 0; reader < ranks_->size(); ++reader)
-    if (reader != self) copy_bytes(slot(chunk, self, reader), what_.sent(reader) + chunk * piece_, bytes);
-  ++put_;
+    if (reader != self) copy_bytes(slot(put_, self, reader), what_.sent(reader) + put_ * piece_, part(put_));
+  publish();
+}
+
+void PairExchange::publish() {
+  const uint32_t self = ranks_->self();
+  const uint64_t chunk = put_++, bytes = part(chunk);
   // Release: pairs with the acquire in arrival(). The slots are this rank's: it has read them in the exchange
   // before, and their writers read others since; or they are outboxes that it has read.
   auto& flag = this->flag(ranks_->own(), first_ + chunk);
   flag.store(Flag::word(first_ + put_, what_.args().hash), std::memory_order_release);
   for (uint32_t reader = 0; reader < ranks_->size(); ++reader)
     if (reader != self) demote(slot(chunk, self, reader), bytes, flag);
+  // While the flag crosses. All_gather's own block has just been read.
+  if (!what_.args().pattern.reduces) what_.keep_own(chunk * piece_, bytes, keeping_.copy_own(chunk));
+}
+
+void PairExchange::swap(uint32_t source) {
+  std::byte* const to = what_.kept(source) + taken_ * piece_;
+  std::byte* const shared = slot(taken_, source, ranks_->self());
+  const std::byte* const next = what_.sent(source) + put_ * piece_;
+  const uint64_t bytes = part(taken_), next_bytes = put_ < chunks_ ? part(put_) : 0;
+  uint64_t both = 0;
+  keeping_(bytes, [&] {
+    if (is_fetched_ahead(next_bytes) && !keeping_.past(taken_)) {
+      both = std::min(bytes, next_bytes);
+      swap_ahead(to, shared, next, both);
+    }
+    keeping_.copy_peers(taken_)(to + both, shared + both, bytes - both);
+  });
+  copy_bytes(shared + both, next + both, next_bytes - both);
 }
 
 Poll PairExchange::arrival(uint32_t peer) const {
@@ -52,28 +74,25 @@ Poll PairExchange::arrival(uint32_t peer) const {
 
 Poll PairExchange::take() {
   const uint32_t self = ranks_->self();
-  const uint64_t begin = taken_ * piece_, bytes = part(taken_);
-  const auto from = [&](uint32_t source) { return slot(taken_, source, self); };
   const bool reduces = what_.args().pattern.reduces;
   for (; source_ < ranks_->size(); ++source_) {
     if (source_ == self) continue;
     if (const Poll poll = arrival(source_); poll != Poll::kDone) return poll;
-    if (!reduces)
-      keeping_(bytes,
-               [&] { keeping_.copy_peers(taken_)(what_.kept(source_) + begin, from(source_), bytes); });
+    if (!reduces) swap(source_);
   }
-  if (reduces)
-    what_.reduce_from(from, begin, bytes);
-  else
-    what_.keep_own(begin, bytes, keeping_.copy_own(taken_));
   source_ = 0;
+  if (reduces)
+    what_.reduce_from([&](uint32_t source) { return slot(taken_, source, self); }, taken_ * piece_,
+                      part(taken_));
+  else if (put_ < chunks_)
+    publish();
   if (++taken_ == chunks_) keeping_.end();
   return Poll::kDone;
 }
 
 Poll PairExchange::poll() {
   bool moved = false;
-  if (put_ == taken_) {
+  if (put_ == taken_) {  // the first chunk, and each of those that are summed
     put();
     moved = true;
   }

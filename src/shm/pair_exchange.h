@@ -36,7 +36,11 @@ class PairExchange {
   static std::atomic<uint64_t>& flag(const Segment& segment, uint64_t number) {
     return segment.header().exchanged[number % 2];
   }
-  void put();
+  void put();      // chunk put_
+  void publish();  // that: its slots are filled
+  // Keeps what `source` has put in chunk taken_, and puts this rank's next chunk, if there is one, in its
+  // place.
+  void swap(uint32_t source);
   Poll take();                        // from the peers that have not been read yet; kDone: the chunk is read
   Poll arrival(uint32_t peer) const;  // of chunk taken_
 

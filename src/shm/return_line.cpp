@@ -39,14 +39,17 @@ std::byte* ReturnLine::slot(uint64_t chunk, uint32_t writer, uint32_t owner) con
 }
 
 void ReturnLine::put() {
-  const uint32_t self = ranks_->self();
-  const uint64_t chunk = put_;
   for (uint32_t owner = 0; owner < ranks_->size(); ++owner) {
-    if (owner == self) continue;
-    const Part p = part(chunk, owner);
-    copy_bytes(slot(chunk, self, owner), what_.sent(owner) + p.begin, p.bytes);
+    if (owner == ranks_->self()) continue;
+    const Part p = part(put_, owner);
+    copy_bytes(slot(put_, ranks_->self(), owner), what_.sent(owner) + p.begin, p.bytes);
   }
-  ++put_;
+  publish();
+}
+
+void ReturnLine::publish() {
+  const uint32_t self = ranks_->self();
+  const uint64_t chunk = put_++;
   // Release: pairs with the acquire in all_passed(). The slots are free: this rank has read back the chunk
   // that used them before (put_ stays below got_ + kChunkSlots), and its owners wrote nothing since; or they
   // are an outbox that it has read.
@@ -80,12 +83,17 @@ void ReturnLine::answer() {
 
 void ReturnLine::get() {
   const uint32_t self = ranks_->self();
+  // What goes there next takes its place.
+  const bool refills = put_ < chunks_ && put_ == got_ + SegmentLayout::kChunkSlots && what_.reads(self);
   for (uint32_t owner = 0; owner < ranks_->size() && what_.reads(self); ++owner) {
     if (owner == self) continue;
     const Part p = part(got_, owner);
-    copy_from_core(what_.kept(owner) + p.begin, slot(got_, self, owner), p.bytes);
+    const Part next = refills ? part(put_, owner) : Part{};
+    swap_from_core(what_.kept(owner) + p.begin, p.bytes, slot(got_, self, owner),
+                   what_.sent(owner) + next.begin, next.bytes);
   }
   ++got_;
+  if (refills) publish();
 }
 
 bool ReturnLine::all_passed(std::atomic<uint64_t> SegmentHeader::*flag, uint64_t chunk) {

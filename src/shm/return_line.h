@@ -32,9 +32,10 @@ class ReturnLine {
   Part part(uint64_t chunk, uint32_t owner) const;
   // What `writer` puts for `owner`, and finds in the end.
   std::byte* slot(uint64_t chunk, uint32_t writer, uint32_t owner) const;
-  void put();
+  void put();      // chunk put_
+  void publish();  // that: its slots are filled
   void answer();
-  void get();
+  void get();  // chunk got_, and puts the one that is next in its slots
   // Whether all peers' flags have passed `chunk`; false and mismatch_ set if one disagrees.
   bool all_passed(std::atomic<uint64_t> SegmentHeader::*flag, uint64_t chunk);
 

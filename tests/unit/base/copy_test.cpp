@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <vector>
 
 namespace floe {
@@ -38,6 +39,34 @@ TEST(CopyByVectors, CopiesThoseBytesAndNoOthersWhereverTheyLie) { expect_copies(
 TEST(CopyByPages, CopiesThoseBytesAndNoOthersWhereverTheyLie) { expect_copies(copy_by_pages); }
 TEST(CopyAhead, CopiesThoseBytesAndNoOthersWhereverTheyLie) { expect_copies(copy_ahead); }
 TEST(CopyFromCore, CopiesThoseBytesAndNoOthersWhereverTheyLie) { expect_copies(copy_from_core); }
+// What lies around each of the three stays what it is.
+TEST(SwapFromCore, BothWaysThoseBytesAndNoOthersWhereverTheyLie) {
+  constexpr uint64_t kRoom = 20480;
+  const auto numbered = [](uint64_t seed) {
+    std::vector<std::byte> bytes(kRoom);
+    for (uint64_t i = 0; i < kRoom; ++i) bytes[i] = static_cast<std::byte>(i * 7 + i / 256 + seed);
+    return bytes;
+  };
+  const std::vector<std::byte> kept = numbered(1), came = numbered(2), next = numbered(3);
+  const auto replaced = [](std::vector<std::byte> in, uint64_t at, const std::vector<std::byte>& by,
+                           uint64_t begin, uint64_t bytes) {
+    std::copy_n(by.begin() + static_cast<ptrdiff_t>(begin), bytes, in.begin() + static_cast<ptrdiff_t>(at));
+    return in;
+  };
+  for (const uint64_t bytes : {0, 1, 64, 8191, 8192, 8200, 16384})
+    for (const uint64_t next_bytes : {0, 1, 64, 8191, 8192, 8200, 16384})
+      for (const auto& [to, shared, from] : {std::array<uint64_t, 3>{0, 0, 0}, {1, 64, 40}, {72, 3, 0}}) {
+        SCOPED_TRACE(testing::Message() << bytes << " and " << next_bytes << " bytes, at " << to);
+        std::vector<std::byte> target = kept, line = came;
+        swap_from_core(target.data() + to, bytes, line.data() + shared, next.data() + from, next_bytes);
+        ASSERT_EQ(target, replaced(kept, to, came, shared, bytes));
+        ASSERT_EQ(line, replaced(came, shared, next, from, next_bytes));
+        target = kept, line = came;
+        swap_ahead(target.data() + to, line.data() + shared, next.data() + from, bytes);
+        ASSERT_EQ(target, replaced(kept, to, came, shared, bytes));
+        ASSERT_EQ(line, replaced(came, shared, next, from, bytes));
+      }
+}
 TEST(CopyNonTemporal, CopiesThoseBytesAndNoOthersWhereverTheyLie) { expect_copies(copy_non_temporal); }
 TEST(CopyBytes, NothingMayComeFromNowhere) {
   copy_bytes(nullptr, nullptr, 0);
@@ -46,6 +75,8 @@ TEST(CopyBytes, NothingMayComeFromNowhere) {
   copy_ahead(nullptr, nullptr, 0);
   copy_from_core(nullptr, nullptr, 0);
   copy_non_temporal(nullptr, nullptr, 0);
+  swap_ahead(nullptr, nullptr, nullptr, 0);
+  swap_from_core(nullptr, 0, nullptr, nullptr, 0);
 }
 
 }  // namespace

@@ -17,9 +17,10 @@ enum class PacketKind : uint8_t {
   kMore,       // payload: the next part of the eager message that came last, from `offset` on
   kAnnounce,   // a message that is too long to be eager: `bytes`, sender's id in `id`; `offset`: its address,
                // if the receiver may fetch it from there
-  kReady,  // receiver to sender: `id` is the announced one, data may flow to `offset`; bytes: 1 for kDataPast
+  kReady,  // receiver to sender: `id` is the announced one, data may flow to `offset`; bytes: as which kind
   kData,   // payload: bytes [offset, offset + payload) of the message received as `id`
   kDataPast,  // the same, which the receiver keeps past its cache while it sends no long message
+  kDataSwap,  // the same, between two that send each other long ones: see Transport::answer_place()
   kFetched,   // receiver to sender: the announced message `id` has been fetched from the sender's memory
   kConsumed,  // `bytes` of eager messages have been taken from the unexpected queue
   kProbe,     // what this rank's current collective is, sent when it waits long; payload: none
@@ -97,6 +98,16 @@ class Transport {
                                  std::span<const std::byte> payload) {
     return try_send(peer, header, payload);
   }
+
+  // Whether a packet of kind kDataSwap and up to this many bytes may be answered in the memory that it came
+  // in, in one pass with reading it; 0: never.
+  virtual size_t most_answered() const { return 0; }
+  // Asked by who is being handed such a packet: where its payload is, if that is this rank's to write, and
+  // there is room for an answer. Else empty.
+  virtual std::span<std::byte> answer_place(PeerId /*peer*/) { return {}; }
+  // Sends that packet, whose payload is at the beginning of answer_place(), once the payload that was there
+  // has been read.
+  virtual void answer(PeerId /*peer*/, const PacketHeader& /*header*/, size_t /*payload*/) {}
 
   // Whether peers may read this rank's memory, by fetch().
   virtual bool gives_memory() const { return false; }

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <memory>
 
+#include "base/copy.h"
 #include "base/log.h"
 #include "base/ticks.h"
 #include "engine/messenger.h"
@@ -58,10 +59,18 @@ void Messenger::ready(Transfer& receive) {
   receive.past_cache = is_large(receive) && keep_trials_.of(receive.bytes).next();
   receive.id = next_id_++;
   receiving_.emplace(receive.id, &receive);
+  Lane& lane = lanes_[receive.peer];
+  receive.data_kind = PacketKind::kData;
+  if (lane.long_out != 0 && routes_[receive.peer].transport->most_answered() != 0) {
+    receive.data_kind = PacketKind::kDataSwap;
+    ++lane.swapped_in;
+  } else if (receive.past_cache && !sends_long()) {
+    receive.data_kind = PacketKind::kDataPast;
+  }
   PacketHeader ready = header(PacketKind::kReady);
   ready.id = receive.peer_id;
   ready.offset = receive.id;
-  ready.bytes = receive.past_cache && !sends_long() ? 1 : 0;
+  ready.bytes = static_cast<uint64_t>(receive.data_kind);
   control(receive.peer, ready);
 }
 
@@ -77,20 +86,41 @@ Transfer* Messenger::take_announced(const PacketHeader& h) {
 }
 
 void Messenger::on_ready(const PacketHeader& h) {
+  const auto kind = static_cast<PacketKind>(h.bytes);
+  const bool swapped = h.bytes == static_cast<uint64_t>(PacketKind::kDataSwap);
+  if (!swapped && h.bytes != static_cast<uint64_t>(PacketKind::kData) &&
+      h.bytes != static_cast<uint64_t>(PacketKind::kDataPast))
+    return bad_packet(h, "it wants data of a kind that is none");
   Transfer* const announced = take_announced(h);
   if (!announced) return;
   Transfer& send = *announced;
   send.peer_id = h.offset;
-  send.past_cache = h.bytes != 0;
+  send.data_kind = kind;
   send.moved = 0;
-  lanes_[h.source].streams.push_back(&send);
+  Lane& lane = lanes_[h.source];
+  if (swapped && lane.streams.empty()) lane.may_begin = true;
+  lane.streams.push_back(&send);
 }
 
-bool Messenger::stream_packet(uint32_t peer, Transfer& send) {
-  PacketHeader h = header(send.past_cache ? PacketKind::kDataPast : PacketKind::kData);
+PacketHeader Messenger::data_header(const Transfer& send) const {
+  PacketHeader h = header(send.data_kind);
   h.id = send.peer_id;
   h.bytes = send.bytes;
-  return send_part(peer, h, send);
+  h.offset = send.moved;
+  return h;
+}
+
+// As kDataSwap both ranks begin with a packet, and then answer each packet of the other one with the next of
+// their own in its place, in one pass. Who gets one and has nothing to answer with, or no room for it, may
+// begin anew; and while nothing comes all may. So of two that both wait for packets one is on its way or may
+// begin.
+bool Messenger::stream_packet(uint32_t peer, Lane& lane, Transfer& send) {
+  const bool swapped = send.data_kind == PacketKind::kDataSwap;
+  if (swapped && lane.swapped_in != 0 && !lane.may_begin) return false;
+  PacketHeader h = data_header(send);
+  if (!send_part(peer, h, send)) return false;
+  if (swapped) lane.may_begin = false;
+  return true;
 }
 
 void Messenger::end_long_send(Lane& lane, Transfer& send) {
@@ -140,9 +170,48 @@ void Messenger::on_data(const PacketHeader& h, std::span<const std::byte> payloa
   if (found == receiving_.end()) return bad_packet(h, "data for a message that is not being received");
   Transfer& receive = *found->second;
   if (receive.moved == 0) receive.begin = ticks();
-  if (!take_part(receive, h, payload)) return;
-  receiving_.erase(found);
-  end_long_receive(receive);
+  if (!continues(receive, h, payload)) return;
+  Lane& lane = lanes_[h.source];
+  Transfer* sent = nullptr;
+  if (h.kind == PacketKind::kDataSwap)
+    sent = answer(h, payload, receive);
+  else
+    take_part(receive, payload);
+  if (receive.moved == receive.bytes) {
+    receiving_.erase(found);
+    if (receive.data_kind == PacketKind::kDataSwap) --lane.swapped_in;
+    end_long_receive(receive);
+  }
+  if (sent) end_long_send(lane, *sent);
+}
+
+// Takes that part, and sends the next one of what goes there in its place, if there is any. Returns that if
+// it was the last.
+Transfer* Messenger::answer(const PacketHeader& h, std::span<const std::byte> payload, Transfer& receive) {
+  Lane& lane = lanes_[h.source];
+  const Route& route = routes_[h.source];
+  const bool any = !lane.streams.empty() && lane.streams.front()->data_kind == PacketKind::kDataSwap;
+  const std::span<std::byte> place = any ? route.transport->answer_place(route.peer) : std::span<std::byte>();
+  if (place.empty()) {
+    lane.may_begin = true;
+    take_part(receive, payload);
+    return nullptr;
+  }
+  Transfer& send = *lane.streams.front();
+  const PacketHeader next = data_header(send);
+  const uint64_t bytes = next_part(*route.transport, send);
+  if (receive.past_cache) {
+    take_part(receive, payload);
+    copy_bytes(place.data(), send.data + send.moved, bytes);
+  } else {
+    swap_from_core(receive.data + receive.moved, payload.size(), place.data(), send.data + send.moved, bytes);
+    receive.moved += payload.size();
+  }
+  route.transport->answer(route.peer, next, bytes);
+  send.moved += bytes;
+  if (send.moved < send.bytes) return nullptr;
+  lane.streams.pop_front();
+  return &send;
 }
 
 }  // namespace floe

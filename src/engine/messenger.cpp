@@ -59,6 +59,7 @@ void Messenger::bad_packet(const PacketHeader& header, std::string_view what) {
 void Messenger::send(Transfer& transfer) {
   Lane& lane = lanes_[transfer.peer];
   transfer.moved = 0;
+  transfer.data_kind = PacketKind::kData;
   lane.messages.push_back(&transfer);
   pump_lane(transfer.peer, lane);
 }
@@ -122,7 +123,7 @@ int Messenger::pump_lane(uint32_t peer, Lane& lane) {
   }
   while (!lane.streams.empty() && packets < kPacketsPerTurn) {
     Transfer* const send = lane.streams.front();
-    if (!stream_packet(peer, *send)) return packets;
+    if (!stream_packet(peer, lane, *send)) return packets;
     ++packets;
     if (send->moved < send->bytes) continue;
     lane.streams.pop_front();
@@ -145,7 +146,12 @@ bool Messenger::is_eager(uint32_t peer, const Lane& lane, const Transfer& send) 
   const Transport& transport = *routes_[peer].transport;
   return may_be_eager(lane, send) &&
          (send.bytes <= kEagerPackets * transport.max_payload() || transport.queues()) &&
-         !(send.mutual && send.bytes > kMostMutualEager && transport.gives_memory() && lane.may_fetch);
+         !(send.mutual && is_long_if_mutual(transport, lane, send.bytes));
+}
+
+bool Messenger::is_long_if_mutual(const Transport& transport, const Lane& lane, uint64_t bytes) {
+  return (bytes > kMostMutualEager && transport.gives_memory() && lane.may_fetch) ||
+         (bytes > kMostMutualUnanswered && transport.most_answered() != 0);
 }
 
 bool Messenger::may_be_eager(const Lane& lane, const Message& send) {
@@ -183,19 +189,21 @@ bool Messenger::take_at_once(const Message& receive, const PacketHeader& h,
   return true;
 }
 
-// What comes next of `send`. In even packets, unless they queue: of a full one and a short one the receiver
-// would get the first later.
+// In even packets, unless they queue: of a full one and a short one the receiver would get the first later.
+uint64_t Messenger::next_part(const Transport& transport, const Transfer& send) {
+  constexpr uint64_t kLine = 64, kMostQueued = 60 << 10;  // see chunk_count() of coll/chunks.h
+  const bool swapped = send.data_kind == PacketKind::kDataSwap;
+  const uint64_t room = swapped ? transport.most_answered() : transport.max_payload();
+  const uint64_t size = send.bytes - send.moved;
+  if (send.bytes > room && transport.queues()) return std::min({size, room, kMostQueued});
+  if (size <= room) return size;
+  const uint64_t packets = (size + room - 1) / room, even = (size + packets - 1) / packets;
+  return std::min(room, (even + kLine - 1) / kLine * kLine);
+}
+
 bool Messenger::send_part(uint32_t peer, PacketHeader& h, Transfer& send) {
   const Route& route = routes_[peer];
-  constexpr uint64_t kLine = 64, kMostQueued = 60 << 10;  // see chunk_count() of coll/chunks.h
-  const uint64_t room = route.transport->max_payload();
-  uint64_t size = send.bytes - send.moved;
-  if (send.bytes > room && route.transport->queues()) {
-    size = std::min({size, room, kMostQueued});
-  } else if (size > room) {
-    const uint64_t packets = (size + room - 1) / room, even = (size + packets - 1) / packets;
-    size = std::min(room, (even + kLine - 1) / kLine * kLine);
-  }
+  const uint64_t size = next_part(*route.transport, send);
   h.offset = send.moved;
   if (!try_send(route, h, send, {send.data + send.moved, size})) return false;
   send.moved += size;
@@ -208,7 +216,8 @@ void Messenger::on_packet(const PacketHeader& h, std::span<const std::byte> payl
     case PacketKind::kAnnounce: return on_first(h, payload);
     case PacketKind::kMore: return on_more(h, payload);
     case PacketKind::kData:
-    case PacketKind::kDataPast: return on_data(h, payload);
+    case PacketKind::kDataPast:
+    case PacketKind::kDataSwap: return on_data(h, payload);
     case PacketKind::kReady: return on_ready(h);
     case PacketKind::kFetched: return on_fetched(h);
     case PacketKind::kConsumed: {
@@ -262,7 +271,9 @@ void Messenger::on_more(const PacketHeader& h, std::span<const std::byte> payloa
   Lane& lane = lanes_[h.source];
   if (lane.arriving) {
     Transfer& receive = *lane.arriving;
-    if (!take_part(receive, h, payload)) return;
+    if (!continues(receive, h, payload)) return;
+    take_part(receive, payload);
+    if (receive.moved < receive.bytes) return;
     lane.arriving = nullptr;
     consumed(h.source, receive.bytes);
     receive.owner->on_transfer(receive);
@@ -306,20 +317,22 @@ void Messenger::deliver(Transfer& receive, const PacketHeader& h, std::span<cons
   lanes_[h.source].arriving = &receive;
 }
 
-// Returns whether that was the last one.
-bool Messenger::take_part(Transfer& receive, const PacketHeader& h, std::span<const std::byte> payload) {
-  if (receive.peer != h.source || h.offset != receive.moved || payload.empty() != (receive.bytes == 0) ||
-      payload.size() > receive.bytes - receive.moved) {
-    bad_packet(h, "data that does not continue its message");
-    return false;
-  }
+bool Messenger::continues(const Transfer& receive, const PacketHeader& h,
+                          std::span<const std::byte> payload) {
+  if (receive.peer == h.source && h.offset == receive.moved && payload.empty() == (receive.bytes == 0) &&
+      payload.size() <= receive.bytes - receive.moved)
+    return true;
+  bad_packet(h, "data that does not continue its message");
+  return false;
+}
+
+void Messenger::take_part(Transfer& receive, std::span<const std::byte> payload) {
   std::byte* const to = receive.data + receive.moved;
   if (receive.past_cache)
     copy_non_temporal(to, payload.data(), payload.size());
   else
-    take_out(to, payload, receive.bytes, lanes_[h.source].copy_in);
+    take_out(to, payload, receive.bytes, lanes_[receive.peer].copy_in);
   receive.moved += payload.size();
-  return receive.moved == receive.bytes;
 }
 
 void Messenger::consumed(uint32_t source, uint64_t bytes) {
@@ -340,7 +353,7 @@ void Messenger::clear() {
     lane.messages.clear();
     lane.streams.clear();
     lane.fetches.clear();
-    lane.long_out = 0;
+    lane.long_out = lane.swapped_in = 0;
     lane.announced.clear();
     lane.arriving = nullptr;
     lane.arriving_kept = nullptr;

@@ -57,7 +57,7 @@ bool RingWriter::try_write(const PacketHeader& header, std::span<const std::byte
   uint64_t word = payload.size() | RingRecord::with(form);
   if (swaps) {
     const uint32_t buffer = swaps_->take();
-    word |= uint64_t{buffer + 1} << RingRecord::kBufferShift;
+    word |= in_buffer(buffer);
     copy_bytes(swaps_->at(buffer), payload.data(), payload.size());
   } else {
     copy_out_(place + payload_offset(payload.size(), form), payload.data(), payload.size());
@@ -83,8 +83,7 @@ bool RingWriter::try_write_in_parts(PacketHeader header, std::span<const std::by
     const size_t need = record_bytes(0, form);
     std::byte* const place = next_place(header.kind, need);
     auto* const record = reinterpret_cast<RingRecord*>(place);
-    record->word = bytes | uint64_t{buffer + 1} << RingRecord::kBufferShift |
-                   uint64_t{at / RingRecord::kAlign} << RingRecord::kPlaceShift |
+    record->word = bytes | in_buffer(buffer) | uint64_t{at / RingRecord::kAlign} << RingRecord::kPlaceShift |
                    (bytes < rest ? RingRecord::kGoesOn : 0) | RingRecord::with(form);
     copy_header(&record->header, header, form);
     publish(place, need);
@@ -94,15 +93,39 @@ bool RingWriter::try_write_in_parts(PacketHeader header, std::span<const std::by
   return true;
 }
 
+std::span<std::byte> RingWriter::answer_place() {
+  const auto buffer = swaps_->reading();
+  if (!buffer || !has_room(PacketKind::kDataSwap, record_bytes(0, HeaderForm::kAll))) return {};
+  return {swaps_->at(*buffer), swaps_->bytes()};
+}
+
+void RingWriter::answer(const PacketHeader& header, size_t payload) {
+  const HeaderForm form = form_of(header, payload);
+  const size_t need = record_bytes(0, form);
+  std::byte* const place = next_place(header.kind, need);
+  auto* const record = reinterpret_cast<RingRecord*>(place);
+  record->word = payload | in_buffer(*swaps_->reading()) | RingRecord::with(form);
+  copy_header(&record->header, header, form);
+  swaps_->answer();
+  publish(place, need);
+}
+
 bool RingReader::take_swapped(PacketSink& sink, const PacketHeader& header, uint64_t word) {
   constexpr uint64_t kFlags = RingRecord::kForm | RingRecord::kGoesOn;
   constexpr uint32_t kBufferMask = (1u << RingRecord::kBufferBits) - 1;
   const size_t bytes = RingRecord::payload_bytes(word);
   const uint64_t at = ((word & ~kFlags) >> RingRecord::kPlaceShift) * RingRecord::kAlign;
   const uint32_t index = (static_cast<uint32_t>(word >> RingRecord::kBufferShift) & kBufferMask) - 1;
-  if (index >= SwapBuffers::kAll || at + bytes > swaps_->bytes()) return false;
+  if (!swaps_->is_peers(index) || at + bytes > swaps_->bytes()) return false;
+  const bool goes_on = (word & RingRecord::kGoesOn) != 0;
+  if (header.kind == PacketKind::kDataSwap && !goes_on) swaps_->begin_reading(index);
   sink.on_packet(header, {swaps_->at(index) + at, bytes});
-  return (word & RingRecord::kGoesOn) != 0 || swaps_->give(index);
+  if (goes_on) return true;
+  if (header.kind == PacketKind::kDataSwap)
+    swaps_->end_reading();
+  else
+    swaps_->give(index);
+  return true;
 }
 
 }  // namespace floe

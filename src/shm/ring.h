@@ -119,6 +119,10 @@ class RingWriter {
   // with one each there would soon be none left.
   bool try_write_in_parts(PacketHeader header, std::span<const std::byte> payload);
 
+  // Of the packet that is being read from this rank's peer: see Transport.
+  std::span<std::byte> answer_place();
+  void answer(const PacketHeader& header, size_t payload);
+
  private:
   // An eighth of the message, within bounds: shorter ones cost more than they hide. 64 KiB take 4.6 us, not
   // 5.4, 256 KiB 15.5, not 17 (Zen 5, no common L3).
@@ -142,6 +146,10 @@ class RingWriter {
   // `copied`: by LatestRecord, or 0.
   void publish(std::byte* place, size_t bytes, uint64_t copied = 0);
   bool swaps(PacketKind kind, size_t bytes);
+  // Of a record whose payload is in that buffer.
+  static constexpr uint64_t in_buffer(uint32_t buffer) {
+    return uint64_t{buffer + 1} << RingRecord::kBufferShift;
+  }
 
   std::byte* data_;
   size_t capacity_, lap_;

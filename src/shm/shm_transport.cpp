@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/cpu.h"
+
 namespace floe {
 
 ShmTransport::Link::Link(const Segment& mine, uint32_t self, const Segment& theirs, uint32_t peer)
@@ -19,6 +21,9 @@ ShmTransport::ShmTransport(std::vector<std::shared_ptr<Segment>> segments, uint3
   max_payload_ =
       layout.ring_bytes / 3 - RingRecord::kAlign - payload_offset(layout.ring_bytes, HeaderForm::kAll);
   if (layout.swap_bytes != 0) max_payload_ = std::min(max_payload_, layout.swap_bytes);
+  // Where both lie in an Intel's second-level cache with what goes through them: as PairExchange's pieces.
+  constexpr size_t kMostAnswered = 128 << 10;
+  most_answered_ = is_intel() && layout.swap_bytes >= kMostAnswered ? kMostAnswered : 0;
   published_.resize(segments_.size());
   for (uint32_t peer = 0; peer < segments_.size(); ++peer) {
     links_.push_back(peer == self ? nullptr
@@ -37,6 +42,11 @@ bool ShmTransport::try_send_in_parts(PeerId peer, const PacketHeader& header,
   if (!links_[peer]->out.try_write_in_parts(header, payload)) return false;
   note_published(peer);
   return true;
+}
+
+void ShmTransport::answer(PeerId peer, const PacketHeader& header, size_t payload) {
+  links_[peer]->out.answer(header, payload);
+  note_published(peer);
 }
 
 void ShmTransport::forget_published() {

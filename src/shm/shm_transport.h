@@ -23,6 +23,9 @@ class ShmTransport final : public Transport {
   bool try_send(PeerId peer, const PacketHeader& header, std::span<const std::byte> payload) override;
   bool try_send_in_parts(PeerId peer, const PacketHeader& header,
                          std::span<const std::byte> payload) override;
+  size_t most_answered() const override { return most_answered_; }
+  std::span<std::byte> answer_place(PeerId peer) override { return links_[peer]->out.answer_place(); }
+  void answer(PeerId peer, const PacketHeader& header, size_t payload) override;
   bool gives_memory() const override { return true; }
   Status fetch(PeerId peer, uint64_t address, std::span<std::byte> to) override {
     return read_memory_of(*segments_[peer], address, to);
@@ -54,7 +57,7 @@ class ShmTransport final : public Transport {
 
   std::vector<std::shared_ptr<Segment>> segments_;
   uint32_t self_;
-  size_t max_payload_;
+  size_t max_payload_, most_answered_;
   std::vector<std::unique_ptr<Link>> links_;  // by local rank; null: the own one
   std::vector<PeerId> published_;             // the first of them; of the length of links_
   size_t published_count_ = 0;

@@ -13,6 +13,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 
 #include "shm/segment.h"
 
@@ -44,11 +45,18 @@ class SwapBuffers {
     owned_ &= ~(1u << index);
     return index;
   }
-  // This rank has read what the peer wrote there. False: it was not the peer's to write.
-  bool give(uint32_t index) {
-    if (index >= kAll || (owned_ >> index & 1) != 0) return false;
-    push(index);
-    return true;
+  // Whether the peer may have written there.
+  bool is_peers(uint32_t index) const { return index < kAll && (owned_ >> index & 1) == 0; }
+  // This rank has read what the peer wrote there.
+  void give(uint32_t index) { push(index); }
+
+  // While a packet is handed over that has a buffer to itself, its reader may write the next one there.
+  void begin_reading(uint32_t index) { reading_ = index; }
+  std::optional<uint32_t> reading() const { return reading_; }
+  void answer() { reading_.reset(); }  // the buffer is the peer's again
+  void end_reading() {
+    if (reading_) give(*reading_);
+    reading_.reset();
   }
 
  private:
@@ -63,6 +71,7 @@ class SwapBuffers {
   uint32_t count_ = 0;
   uint32_t owned_ = 0;        // bits
   uint32_t behind_ring_ = 0;  // the same
+  std::optional<uint32_t> reading_;
 };
 
 }  // namespace floe

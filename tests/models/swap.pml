@@ -1,12 +1,13 @@
 /* Swap buffers (src/shm/swap_buffers.h): two ranks that send each other messages, each in a buffer that is the
  * sender's or, if it has none, in its ring; one in a buffer may come in two parts, with a record each. Records go
- * through the rings (ring.pml): here in order, and published at once. Which of its buffers a rank takes is left open, and
- * it may send while it reads, as an answer is.
+ * through the rings (ring.pml): here in order, and published at once. Which of its buffers a rank takes is left open, it
+ * may send while it reads, and may put its next message where the last one came (Transport::answer).
  *
  * Shown: a reader gets every message whole, nobody writes to a buffer that another one reads or has yet to read, and
  * all buffers are somebody's at the end.
  *
- * -DBUG_HEAD_FIRST, -DBUG_GIVE_FIRST, -DBUG_KEEP, -DBUG_NOT_GIVEN, -DBUG_PART_GIVEN must each be found. */
+ * -DBUG_HEAD_FIRST, -DBUG_GIVE_FIRST, -DBUG_KEEP, -DBUG_NOT_GIVEN, -DBUG_PART_GIVEN, -DBUG_ANSWER_GIVEN,
+ * -DBUG_ANSWER_FIRST must each be found. */
 #define EACH 2
 #define BUFFERS 4
 #define MESSAGES 3
@@ -87,9 +88,27 @@ active [2] proctype rank() {
       :: true
       fi;
       assert(half[2 * from + 1] == MESSAGE((1 - me), got));
+      if
 #ifndef BUG_NOT_GIVEN
-      own[from] = true
+      :: own[from] = true
+#else
+      :: true
 #endif
+      :: sent < MESSAGES ->
+#ifdef BUG_ANSWER_GIVEN
+        own[from] = true;
+#endif
+#ifdef BUG_ANSWER_FIRST
+        record[me * RECORDS + put] = from;
+        head[me] = put + 1;
+#endif
+        half[2 * from] = MESSAGE(me, sent);
+        half[2 * from + 1] = MESSAGE(me, sent);
+        record[me * RECORDS + put] = from;
+        sent++;
+        put++;
+        head[me] = put /* release */
+      fi
     :: else
     fi;
     got++;

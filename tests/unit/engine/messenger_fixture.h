@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstring>
 #include <deque>
@@ -27,6 +28,10 @@ struct Wire final : Transport {
   // Whether peers may read memory, whether that works, and how many bytes were read.
   bool gives = false, broken = false;
   size_t fetched = 0;
+  // The longest packet that is answered where it came, 0: none is; every how many looks there is no room for
+  // an answer; and how many were. `place`: of the packet that is being handed over to whom this is from.
+  size_t most_to_answer = 0, refuses = 0, looks = 0, answers = 0;
+  std::span<std::byte> place;
 
   std::string_view name() const override { return "wire"; }
   size_t max_payload() const override { return most; }
@@ -41,6 +46,15 @@ struct Wire final : Transport {
                          std::span<const std::byte> payload) override {
     ++parted;
     return try_send(peer, header, payload);
+  }
+  size_t most_answered() const override { return most_to_answer; }
+  std::span<std::byte> answer_place(PeerId) override {
+    return refuses != 0 && ++looks % refuses == 0 ? std::span<std::byte>() : place;
+  }
+  void answer(PeerId peer, const PacketHeader& header, size_t payload) override {
+    ++answers;
+    EXPECT_TRUE(try_send(peer, header, place.first(payload)));
+    place = {};
   }
   bool gives_memory() const override { return gives; }
   Status fetch(PeerId, uint64_t address, std::span<std::byte> to) override {
@@ -67,12 +81,17 @@ class MessengerTest : public testing::Test {
       moved |= hand_over(from_a, b) | hand_over(from_b, a);
     }
   }
-  static bool hand_over(Wire& wire, Messenger& to) {
+  bool hand_over(Wire& wire, Messenger& to) {
+    Wire& back = &wire == &from_a ? from_b : from_a;
     const bool any = !wire.packets.empty();
     while (!wire.packets.empty()) {
       const auto [header, payload] = std::move(wire.packets.front());
       wire.packets.pop_front();
-      to.on_packet(header, payload);
+      std::vector<std::byte> buffer = payload;
+      buffer.resize(std::max(buffer.size(), back.most_to_answer));
+      if (header.kind == PacketKind::kDataSwap) back.place = buffer;
+      to.on_packet(header, std::span(buffer).first(payload.size()));
+      back.place = {};
     }
     return any;
   }

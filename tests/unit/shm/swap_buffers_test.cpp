@@ -72,6 +72,7 @@ TEST(SwapBuffers, CarryWhatFitsAndWasNotAnnounced) {
   };
   EXPECT_TRUE(swaps(PacketKind::kEager, kLeast));
   EXPECT_TRUE(swaps(PacketKind::kMore, SegmentLayout(2).swap_bytes));
+  EXPECT_TRUE(swaps(PacketKind::kDataSwap, kLeast));
   EXPECT_FALSE(swaps(PacketKind::kEager, kLeast - 1));
   EXPECT_FALSE(swaps(PacketKind::kData, kLeast));
 }
@@ -102,6 +103,111 @@ TEST(SwapBuffers, DeliverBothWaysInOrderWithTwoThreads) {
         ++seen;
       }
       sink.packets.clear();
+    }
+  };
+  std::thread other([&] { run(1); });
+  run(0);
+  other.join();
+}
+
+// ---- Answers --------------------------------------------------------------------------------------------
+
+// Takes a packet, and answers it where it came with the next one, if there is to be one.
+struct Answering : PacketSink {
+  explicit Answering(RingWriter& out) : out(out) {}
+  void on_packet(const PacketHeader& header, std::span<const std::byte> payload) override {
+    tag = header.tag;
+    received.assign(payload.begin(), payload.end());
+    place = out.answer_place();
+    if (place.empty() || next == nullptr) return;
+    EXPECT_EQ(place.data(), payload.data());
+    std::copy(next->begin(), next->end(), place.begin());
+    out.answer(numbered(next_tag, PacketKind::kDataSwap), next->size());
+    next = nullptr;
+  }
+  void on_peer_lost(PeerId, const Status&) override {}
+
+  RingWriter& out;
+  uint64_t tag = 0, next_tag = 0;
+  std::vector<std::byte> received;
+  std::span<std::byte> place;
+  const std::vector<std::byte>* next = nullptr;
+};
+
+TEST(AnswerPlace, IsWhereThePacketCameWhileItIsHandedOver) {
+  const auto pair = std::make_unique<Pair>();
+  const std::vector<std::byte> first = pattern(5000, 1), second = pattern(7000, 2);
+  Answering there(pair->ranks[1].out), back(pair->ranks[0].out);
+  ASSERT_TRUE(pair->ranks[0].out.try_write(numbered(1, PacketKind::kDataSwap), first));
+  there.next = &second;
+  there.next_tag = 2;
+  ASSERT_EQ(pair->ranks[1].in.drain(there, 1), 1);
+  EXPECT_EQ(there.received, first);
+  EXPECT_TRUE(pair->memory.in_buffers(there.place.data()));
+  EXPECT_TRUE(pair->ranks[1].out.answer_place().empty()) << "the packet has been handed over";
+  ASSERT_EQ(pair->ranks[0].in.drain(back, 1), 1);
+  EXPECT_EQ(back.tag, 2u);
+  EXPECT_EQ(back.received, second);
+  EXPECT_EQ(back.place.data(), there.place.data());
+  // Not answered: it is this rank's, as it was at first.
+  LastPlace sink;
+  ASSERT_TRUE(pair->ranks[0].out.try_write(numbered(3), first));
+  ASSERT_EQ(pair->ranks[1].in.drain(sink, 1), 1);
+  EXPECT_EQ(sink.place, there.place.data());
+}
+
+TEST(AnswerPlace, IsNotOfOtherPackets) {
+  const auto pair = std::make_unique<Pair>();
+  Answering sink(pair->ranks[1].out);
+  for (const PacketKind kind : {PacketKind::kEager, PacketKind::kData, PacketKind::kDataPast}) {
+    ASSERT_TRUE(pair->ranks[0].out.try_write(numbered(1, kind), pattern(5000)));
+    ASSERT_EQ(pair->ranks[1].in.drain(sink, 1), 1);
+    EXPECT_TRUE(sink.place.empty());
+  }
+  ASSERT_TRUE(pair->ranks[0].out.try_write(numbered(1, PacketKind::kDataSwap), pattern(100)));
+  ASSERT_EQ(pair->ranks[1].in.drain(sink, 1), 1);
+  EXPECT_TRUE(sink.place.empty()) << "it came in the ring";
+}
+
+TEST(AnswerPlace, ThereIsNoneWithoutRoomInTheRing) {
+  const auto pair = std::make_unique<Pair>();
+  Answering sink(pair->ranks[1].out);
+  while (pair->ranks[1].out.try_write(numbered(1), {})) continue;
+  ASSERT_TRUE(pair->ranks[0].out.try_write(numbered(1, PacketKind::kDataSwap), pattern(5000)));
+  ASSERT_EQ(pair->ranks[1].in.drain(sink, 1), 1);
+  EXPECT_TRUE(sink.place.empty());
+}
+
+// Each side keeps two packets on their way, answers what comes where there is room, and sends others between.
+TEST(AnswerPlace, DeliversBothWaysInOrderWithTwoThreads) {
+  constexpr uint64_t kPackets = 20000;
+  const auto pair = std::make_unique<Pair>();
+  const auto run = [&](int self) {
+    Pair::Rank& rank = pair->ranks[self];
+    const uint64_t own = static_cast<uint64_t>(self) * kPackets, peers = kPackets - own;
+    Answering sink(rank.out);
+    std::mt19937 random(static_cast<uint32_t>(self) + 7);
+    std::vector<std::byte> next;
+    uint64_t sent = 0, seen = 0;
+    while (seen < kPackets || sent < kPackets) {
+      if (sent < kPackets && (sent < seen + 2 || random() % 8 == 0)) {
+        const auto kind = random() % 8 == 0 ? PacketKind::kDataPast : PacketKind::kDataSwap;
+        if (rank.out.try_write(numbered(own + sent, kind), payload_of(own + sent))) ++sent;
+      }
+      const bool answers = sent < kPackets && random() % 4 != 0;
+      if (answers) next = payload_of(own + sent);
+      sink.next = answers ? &next : nullptr;
+      sink.next_tag = own + sent;
+      const int packets = rank.in.drain(sink, 1);
+      ASSERT_GE(packets, 0);
+      if (answers && sink.next == nullptr) ++sent;
+      if (packets == 0) {
+        std::this_thread::yield();
+        continue;
+      }
+      ASSERT_EQ(sink.tag, peers + seen);
+      ASSERT_EQ(sink.received, payload_of(peers + seen));
+      ++seen;
     }
   };
   std::thread other([&] { run(1); });

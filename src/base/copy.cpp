@@ -69,17 +69,21 @@ __attribute__((target("avx"))) uint64_t copy_asking_ahead(std::byte* to, const s
 
 __attribute__((target("avx"))) uint64_t swap_asking_ahead(std::byte* to, std::byte* shared,
                                                           const std::byte* next, uint64_t bytes) {
-  constexpr uint64_t kLine = 64, kVectors = kLine / sizeof(__m256i);
+  constexpr uint64_t kLine = 64, kStep = 2 * kLine, kVectors = kStep / sizeof(__m256i);
   uint64_t at = 0;
-  for (; at + kLine <= bytes; at += kLine) {
-    _mm_prefetch(reinterpret_cast<const char*>(shared) + at + kFetchAhead, _MM_HINT_T0);
-    if (at + kFetchAhead < bytes) prefetch_to_write(to + at + kFetchAhead);
-    for (uint64_t i = 0; i < kVectors; ++i) {
-      auto* const line = reinterpret_cast<__m256i*>(shared + at) + i;
-      const __m256i came = _mm256_loadu_si256(line);
-      _mm256_storeu_si256(line, _mm256_loadu_si256(reinterpret_cast<const __m256i*>(next + at) + i));
-      _mm256_storeu_si256(reinterpret_cast<__m256i*>(to + at) + i, came);
+  for (; at + kStep <= bytes; at += kStep) {
+    for (uint64_t ahead = at + kFetchAhead; ahead < at + kFetchAhead + kStep; ahead += kLine) {
+      _mm_prefetch(reinterpret_cast<const char*>(shared) + ahead, _MM_HINT_T0);
+      if (ahead < bytes) prefetch_to_write(to + ahead);
     }
+    auto* const line = reinterpret_cast<__m256i*>(shared + at);
+    __m256i came[kVectors], goes[kVectors];
+    for (uint64_t i = 0; i < kVectors; ++i) came[i] = _mm256_loadu_si256(line + i);
+    for (uint64_t i = 0; i < kVectors; ++i)
+      goes[i] = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(next + at) + i);
+    for (uint64_t i = 0; i < kVectors; ++i)
+      _mm256_storeu_si256(reinterpret_cast<__m256i*>(to + at) + i, came[i]);
+    for (uint64_t i = 0; i < kVectors; ++i) _mm256_storeu_si256(line + i, goes[i]);
   }
   return at;
 }

@@ -2,6 +2,7 @@
 // those that read make of them.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
@@ -46,6 +47,21 @@ struct DirectArgs {
   int op = 0;
   uint32_t root = 0;
   uint32_t hash = 0;  // of the collective's descriptor: ranks that disagree must not exchange data
+};
+
+// A block in pieces, from its end to its beginning: whoever has just written more than a cache holds has the
+// end there still, and whoever reads the result next begins at its beginning.
+class Chunks {
+ public:
+  Chunks(uint64_t bytes, uint64_t piece)
+      : bytes_(bytes), piece_(piece), count_((bytes + piece - 1) / piece) {}
+  uint64_t count() const { return count_; }
+  uint64_t piece() const { return piece_; }  // bytes of each but the first, which may be shorter
+  uint64_t begin(uint64_t chunk) const { return (count_ - 1 - chunk) * piece_; }
+  uint64_t bytes(uint64_t chunk) const { return std::min(piece_, bytes_ - begin(chunk)); }
+
+ private:
+  uint64_t bytes_, piece_, count_;
 };
 
 // One rank's side of it. Slots are what ranks publish: the same part of each of its blocks for others, one

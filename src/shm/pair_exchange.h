@@ -20,14 +20,14 @@ class PairExchange {
  public:
   // `keeping`: what outlives an operation, besides the slots.
   PairExchange(const LocalRanks& ranks, PairSlots& slots, Keeping::State& keeping, const Movement& what);
-  uint64_t chunks() const { return chunks_; }
+  uint64_t chunks() const { return chunks_.count(); }
   Poll poll();
   bool waits_for(uint32_t peer) const;
   uint32_t mismatch_with() const { return source_; }
 
  private:
   // Bytes of each block in a chunk.
-  uint64_t part(uint64_t chunk) const { return std::min(piece_, what_.block_bytes() - chunk * piece_); }
+  static uint64_t piece(const LocalRanks& ranks, uint64_t block_bytes);
   // Where `writer` puts what it has for `reader`.
   std::byte* slot(uint64_t chunk, uint32_t writer, uint32_t reader) const {
     return pair_slots(*ranks_, side_ + chunk, writer, reader);
@@ -47,8 +47,7 @@ class PairExchange {
   const LocalRanks* ranks_;
   Movement what_;
   Keeping keeping_;
-  uint64_t piece_;  // bytes of each block in a chunk
-  uint64_t chunks_;
+  Chunks chunks_;                 // of each block
   uint64_t first_;                // number of chunk 0
   uint64_t side_;                 // of chunk 0: see PairSlots
   uint64_t put_ = 0, taken_ = 0;  // chunks of this operation

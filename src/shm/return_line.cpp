@@ -15,22 +15,21 @@ ReturnLine::ReturnLine(const LocalRanks& ranks, PairSlots& slots, const Movement
     : ranks_(&ranks),
       what_(what),
       full_(ranks.own().layout().block_bytes),
-      chunks_((what.block_bytes() + full_ * ranks.size() - 1) / (full_ * ranks.size())),
+      chunks_(what.block_bytes(), full_ * ranks.size()),
       first_(slots.chunks),
       side_(slots.side) {
-  slots.chunks += chunks_;
+  slots.chunks += chunks();
 }
 
 ReturnLine::Part ReturnLine::part(uint64_t chunk, uint32_t owner) const {
-  // Chunks hold whole parts of the full size but the last, which is split evenly at multiples of a line.
+  // Chunks hold whole parts of the full size but the first, which is split evenly at multiples of a line.
   constexpr uint64_t kLine = 64;
   const uint64_t n = ranks_->size();
-  const uint64_t chunk_begin = chunk * full_ * n;
-  const uint64_t chunk_bytes = std::min(what_.block_bytes() - chunk_begin, full_ * n);
+  const uint64_t chunk_bytes = chunks_.bytes(chunk);
   const uint64_t even = (chunk_bytes + n - 1) / n;
   const uint64_t size = std::min(full_, (even + kLine - 1) / kLine * kLine);
   const uint64_t begin = std::min(chunk_bytes, owner * size);
-  return {chunk_begin + begin, std::min(size, chunk_bytes - begin)};
+  return {chunks_.begin(chunk) + begin, std::min(size, chunk_bytes - begin)};
 }
 
 std::byte* ReturnLine::slot(uint64_t chunk, uint32_t writer, uint32_t owner) const {
@@ -84,7 +83,7 @@ void ReturnLine::answer() {
 void ReturnLine::get() {
   const uint32_t self = ranks_->self();
   // What goes there next takes its place.
-  const bool refills = put_ < chunks_ && put_ == got_ + SegmentLayout::kChunkSlots && what_.reads(self);
+  const bool refills = put_ < chunks() && put_ == got_ + SegmentLayout::kChunkSlots && what_.reads(self);
   for (uint32_t owner = 0; owner < ranks_->size() && what_.reads(self); ++owner) {
     if (owner == self) continue;
     const Part p = part(got_, owner);
@@ -118,7 +117,7 @@ Poll ReturnLine::poll() {
   // At most one step of each kind, so that one poll stays short.
   constexpr uint64_t kLookAhead = 1;
   bool moved = false;
-  if (put_ < chunks_ && put_ <= got_ + kLookAhead) {
+  if (put_ < chunks() && put_ <= got_ + kLookAhead) {
     put();
     moved = true;
   }
@@ -131,7 +130,7 @@ Poll ReturnLine::poll() {
     moved = true;
   }
   if (mismatch_) return Poll::kMismatch;
-  if (got_ == chunks_) return Poll::kDone;
+  if (got_ == chunks()) return Poll::kDone;
   return moved ? Poll::kMoved : Poll::kPending;
 }
 

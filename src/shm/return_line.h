@@ -12,10 +12,10 @@ class ReturnLine {
  public:
   // A chunk has one block for each rank, its owner, who returns the sum.
   ReturnLine(const LocalRanks& ranks, PairSlots& slots, const Movement& what);
-  uint64_t chunks() const { return chunks_; }
+  uint64_t chunks() const { return chunks_.count(); }
   // Numbers of its chunks: all from first() on, below end().
   uint64_t first() const { return first_; }
-  uint64_t end() const { return first_ + chunks_; }
+  uint64_t end() const { return first_ + chunks(); }
   // Whether `peer` has come to it, and put a chunk.
   bool has_put(uint32_t peer) const {
     return Flag::reached((*ranks_)[peer].header().put.load(std::memory_order_relaxed), first_ + 1);
@@ -41,8 +41,8 @@ class ReturnLine {
 
   const LocalRanks* ranks_;
   Movement what_;
-  uint64_t full_;  // bytes of a part, but in the last chunk
-  uint64_t chunks_;
+  uint64_t full_;                              // bytes of a part, but in the last chunk
+  Chunks chunks_;                              // of all owners' parts
   uint64_t first_;                             // number of chunk 0
   uint64_t side_;                              // see PairSlots
   uint64_t put_ = 0, answered_ = 0, got_ = 0;  // chunks

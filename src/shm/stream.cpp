@@ -50,13 +50,12 @@ Stream::Stream(const LocalRanks& ranks, State& state, const Movement& what, bool
       state_(&state),
       what_(what),
       keeping_(state.keeping, what, what.reads(ranks.self())),
-      piece_(choose_piece(what)),
-      chunks_((what.block_bytes() + piece_ - 1) / piece_),
+      chunks_(what.block_bytes(), choose_piece(what)),
       first_(state.chunks),
-      layout_(state.position, round_up(piece_ * what.blocks_in_slot(), kLine),
+      layout_(state.position, round_up(chunks_.piece() * what.blocks_in_slot(), kLine),
               ranks.own().layout().outbox_bytes) {
-  state.chunks += chunks_;
-  state.position = layout_.end(chunks_);
+  state.chunks += chunks();
+  state.position = layout_.end(chunks());
   if (returned) return_ = ++state.returns;
 }
 
@@ -102,7 +101,7 @@ uint64_t Stream::most_ahead() const {
 // State::freed for the chunk that is put next: chunks whose place, or flag, it takes.
 void Stream::make_room() const {
   const uint64_t number = first_ + put_, capacity = ranks_->own().layout().outbox_bytes;
-  const uint64_t end = layout_.at(put_) + part(put_) * what_.blocks_in_slot();
+  const uint64_t end = layout_.at(put_) + chunks_.bytes(put_) * what_.blocks_in_slot();
   const uint64_t most = most_ahead();
   uint64_t& freed = state_->freed;
   while (freed < number &&
@@ -132,10 +131,10 @@ bool Stream::room() const {
 }
 
 void Stream::put() {
-  const uint64_t number = first_ + put_, bytes = part(put_);
+  const uint64_t number = first_ + put_, bytes = chunks_.bytes(put_);
   std::byte* const to = slot(ranks_->self(), put_);
   state_->begins[number % SegmentHeader::kStreamFlags] = layout_.at(put_);
-  what_.publish(state_->copy_out, to, put_ * piece_, bytes);
+  what_.publish(state_->copy_out, to, chunks_.begin(put_), bytes);
   ++put_;
   // Release: pairs with the acquires in arrival() and has_room(). The place is free: see has_back(), room().
   auto& flag = ranks_->own().header().stream[number % SegmentHeader::kStreamFlags];
@@ -164,7 +163,7 @@ void Stream::read_from(uint32_t source, uint64_t bytes, const Read& read) const 
 
 Poll Stream::take() {
   const uint32_t self = ranks_->self(), n = ranks_->size();
-  const uint64_t begin = taken_ * piece_, bytes = part(taken_);
+  const uint64_t begin = chunks_.begin(taken_), bytes = chunks_.bytes(taken_);
   const bool reduces = what_.args().pattern.reduces;
   // First: peers may still be putting theirs.
   if (!reduces && !std::exchange(kept_own_, true)) what_.keep_own(begin, bytes, keeping_.copy_own(taken_));
@@ -182,7 +181,7 @@ Poll Stream::take() {
     read_from((self + 1) % n, bytes,
               [&] { what_.reduce_all([&](uint32_t rank) { return slot(rank, taken_); }, begin, bytes); });
   }
-  if (++taken_ == chunks_) keeping_.end();
+  if (++taken_ == chunks()) keeping_.end();
   source_ = 0;
   kept_own_ = false;
   return Poll::kDone;
@@ -190,7 +189,7 @@ Poll Stream::take() {
 
 Poll Stream::poll() {
   bool moved = return_ != 0 && give_back();
-  if (put_ < chunks_ && put_ < taken_ + kAhead && has_back() && room()) {
+  if (put_ < chunks() && put_ < taken_ + kAhead && has_back() && room()) {
     put();
     moved = true;
   }
@@ -200,7 +199,7 @@ Poll Stream::poll() {
     if (poll == Poll::kMismatch) return poll;
     moved |= poll == Poll::kDone || source_ != before;
   }
-  if (taken_ == chunks_) return Poll::kDone;
+  if (taken_ == chunks()) return Poll::kDone;
   return moved ? Poll::kMoved : Poll::kPending;
 }
 

@@ -61,13 +61,11 @@ class Stream {
   Poll poll();
   bool waits_for(uint32_t peer) const;
   uint32_t mismatch_with() const { return source_; }
-  uint64_t chunks() const { return chunks_; }
+  uint64_t chunks() const { return chunks_.count(); }
 
  private:
   static constexpr uint64_t kAhead = 2;
 
-  // Bytes of each block in a chunk.
-  uint64_t part(uint64_t chunk) const { return std::min(piece_, what_.block_bytes() - chunk * piece_); }
   bool give_back() const;
   bool has_back();
   bool keeps(uint32_t peer) const;
@@ -87,8 +85,7 @@ class Stream {
   State* state_;
   Movement what_;
   Keeping keeping_;
-  uint64_t piece_;  // bytes of each block in a chunk
-  uint64_t chunks_;
+  Chunks chunks_;   // of each block
   uint64_t first_;  // number of chunk 0
   StreamLayout layout_;
   uint64_t put_ = 0, taken_ = 0;  // chunks of this operation

@@ -20,7 +20,8 @@ enum class PacketKind : uint8_t {
   kReady,  // receiver to sender: `id` is the announced one, data may flow to `offset`; bytes: as which kind
   kData,   // payload: bytes [offset, offset + payload) of the message received as `id`
   kDataPast,  // the same, which the receiver keeps past its cache while it sends no long message
-  kDataSwap,  // the same, between two that send each other long ones: see Transport::answer_place()
+  kDataSwap,  // the same, between two that send each other long ones: see Transport::answer_place(); in bytes
+              // from the message's end
   kFetched,   // receiver to sender: the announced message `id` has been fetched from the sender's memory
   kConsumed,  // `bytes` of eager messages have been taken from the unexpected queue
   kProbe,     // what this rank's current collective is, sent when it waits long; payload: none

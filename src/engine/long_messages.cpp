@@ -191,8 +191,9 @@ Transfer* Messenger::answer(const PacketHeader& h, std::span<const std::byte> pa
   Lane& lane = lanes_[h.source];
   const Route& route = routes_[h.source];
   const bool any = !lane.streams.empty() && lane.streams.front()->data_kind == PacketKind::kDataSwap;
-  const std::span<std::byte> place = any ? route.transport->answer_place(route.peer) : std::span<std::byte>();
-  if (place.empty()) {
+  std::span<std::byte> buffer;
+  if (any) buffer = route.transport->answer_place(route.peer);
+  if (buffer.empty()) {
     lane.may_begin = true;
     take_part(receive, payload);
     return nullptr;
@@ -202,9 +203,9 @@ Transfer* Messenger::answer(const PacketHeader& h, std::span<const std::byte> pa
   const uint64_t bytes = next_part(*route.transport, send);
   if (receive.past_cache) {
     take_part(receive, payload);
-    copy_bytes(place.data(), send.data + send.moved, bytes);
+    copy_bytes(buffer.data(), place(send, bytes), bytes);
   } else {
-    swap_from_core(receive.data + receive.moved, payload.size(), place.data(), send.data + send.moved, bytes);
+    swap_from_core(place(receive, payload.size()), payload.size(), buffer.data(), place(send, bytes), bytes);
     receive.moved += payload.size();
   }
   route.transport->answer(route.peer, next, bytes);

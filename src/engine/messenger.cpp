@@ -205,7 +205,7 @@ bool Messenger::send_part(uint32_t peer, PacketHeader& h, Transfer& send) {
   const Route& route = routes_[peer];
   const uint64_t size = next_part(*route.transport, send);
   h.offset = send.moved;
-  if (!try_send(route, h, send, {send.data + send.moved, size})) return false;
+  if (!try_send(route, h, send, {place(send, size), size})) return false;
   send.moved += size;
   return true;
 }
@@ -307,6 +307,7 @@ void Messenger::deliver(Transfer& receive, const PacketHeader& h, std::span<cons
   receive.sources.clear();  // the others are not waited for any more
   receive.bytes = h.bytes;
   receive.moved = 0;
+  receive.data_kind = PacketKind::kData;
   if (!eager) return receive_long(receive, h);
   if (payload.size() == h.bytes) {
     receive.owner->on_message(receive, payload, lanes_[h.source].copy_in);
@@ -327,7 +328,7 @@ bool Messenger::continues(const Transfer& receive, const PacketHeader& h,
 }
 
 void Messenger::take_part(Transfer& receive, std::span<const std::byte> payload) {
-  std::byte* const to = receive.data + receive.moved;
+  std::byte* const to = place(receive, payload.size());
   if (receive.past_cache)
     copy_non_temporal(to, payload.data(), payload.size());
   else

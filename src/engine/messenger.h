@@ -164,7 +164,7 @@ class Messenger {
   };
   // `true`: by fetching. They begin with what was faster on the machines that are known.
   struct FetchTrials {
-    WayTrials mutual{kMostMutualEager, true};  // while this rank sends there, too
+    WayTrials mutual{kMostMutualEager << 1, true};  // while this rank sends there, too
     WayTrials one_way{kMostMutualEager << 1, false};
   };
   struct Lane {
@@ -199,6 +199,11 @@ class Messenger {
   static bool is_long_if_mutual(const Transport& transport, const Lane& lane, uint64_t bytes);
   // Bytes of what comes next of `send`.
   static uint64_t next_part(const Transport& transport, const Transfer& send);
+  // Where the next `bytes` of it are. As kDataSwap it goes from its end to its beginning: see shm/movement.h.
+  static std::byte* place(const Transfer& transfer, uint64_t bytes) {
+    const bool from_end = transfer.data_kind == PacketKind::kDataSwap;
+    return transfer.data + (from_end ? transfer.bytes - transfer.moved - bytes : transfer.moved);
+  }
   bool send_part(uint32_t peer, PacketHeader& header, Transfer& send);
   void deliver(Transfer& receive, const PacketHeader& header, std::span<const std::byte> payload);
   void on_first(const PacketHeader& header, std::span<const std::byte> payload);

@@ -41,7 +41,7 @@ class ReturnLine {
 
   const LocalRanks* ranks_;
   Movement what_;
-  uint64_t full_;                              // bytes of a part, but in the last chunk
+  uint64_t full_;                              // bytes of a part, but in the first chunk
   Chunks chunks_;                              // of all owners' parts
   uint64_t first_;                             // number of chunk 0
   uint64_t side_;                              // see PairSlots

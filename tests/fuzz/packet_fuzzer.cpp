@@ -16,13 +16,18 @@ struct Nowhere final : Transport {
   std::string_view name() const override { return "nowhere"; }
   size_t max_payload() const override { return 256; }
   bool try_send(PeerId, const PacketHeader&, std::span<const std::byte>) override { return true; }
+  size_t most_answered() const override { return sizeof(place_); }
+  std::span<std::byte> answer_place(PeerId) override { return place_; }
   int progress(PacketSink&) override { return 0; }
+
+ private:
+  std::byte place_[512];
 };
 
 // Like what floe sends in most fields, so that the checks behind the first one are reached.
 PacketHeader some_header(FuzzedDataProvider& input) {
   PacketHeader header;
-  header.kind = static_cast<PacketKind>(input.ConsumeIntegralInRange<uint8_t>(0, 12));
+  header.kind = static_cast<PacketKind>(input.ConsumeIntegralInRange<uint8_t>(0, 15));
   header.version = input.ConsumeIntegralInRange<uint8_t>(1, 2);
   header.source = input.ConsumeIntegralInRange<uint32_t>(0, 3);
   header.comm = input.ConsumeBool() ? kKey : input.ConsumeIntegral<uint64_t>();

@@ -28,13 +28,16 @@ class Answers : public MessengerTest {
     s.send.mutual = true;
     return s;
   }
-  void exchange(size_t there, size_t back) {
+  void begin(size_t there, size_t back) {
     Sent& to_b = add(0, there);
     Sent& to_a = add(1, back);
     a.send(to_b.send);
     b.send(to_a.send);
     a.receive(to_a.receive);
     b.receive(to_b.receive);
+  }
+  void exchange(size_t there, size_t back) {
+    begin(there, back);
     settle();
   }
   void expect_all() {
@@ -130,12 +133,7 @@ TEST_F(Answers, OfSeveralMessagesInAnyOrder) {
 }
 
 TEST_F(Answers, AreForgottenInTheMiddle) {
-  Sent& to_b = add(0, kLong);
-  Sent& to_a = add(1, kLong);
-  a.send(to_b.send);
-  b.send(to_a.send);
-  a.receive(to_a.receive);
-  b.receive(to_b.receive);
+  begin(kLong, kLong);
   for (int i = 0; i < 3; ++i) {
     hand_over(from_a, b);
     hand_over(from_b, a);

@@ -1,6 +1,7 @@
 // Of the messenger: messages that are announced, and sent once their receiver is ready.
 #include <algorithm>
 #include <memory>
+#include <utility>
 
 #include "base/copy.h"
 #include "base/log.h"
@@ -32,17 +33,23 @@ void Messenger::receive_long(Transfer& receive, const PacketHeader& h) {
   Lane& lane = lanes_[h.source];
   receive.peer_id = h.id;
   receive.begin = 0;
-  receive.fetch_trial = nullptr;
-  if (h.offset == 0 || !lane.may_fetch) return ready(receive);
   receive.address = h.offset;
   receive.matched = ticks();
-  const bool mutual = lane.long_out != 0, follows = mutual && h.source < rank_;
-  if (!follows) {
-    FetchTrials& trials = fetch_trials(lane);
-    receive.fetch_trial = &(mutual ? trials.mutual : trials.one_way).of(receive.bytes);
-  }
-  const bool fetches = follows ? h.fetches != 0 : receive.fetch_trial->next();
-  fetches ? lane.fetches.push_back(&receive) : ready(receive);
+  receive.fetch_trial = nullptr;
+  LongReceives alone;
+  LongReceives& same_tag = is_callers(receive) ? lane.receiving[receive.tag] : alone;
+  // Those that go one way end in their order.
+  if (same_tag.count++ == 0) same_tag.fetched = is_to_be_fetched(lane, receive, h);
+  same_tag.fetched ? lane.fetches.push_back(&receive) : ready(receive);
+}
+
+bool Messenger::is_to_be_fetched(Lane& lane, Transfer& receive, const PacketHeader& h) {
+  if (h.offset == 0 || !lane.may_fetch) return false;
+  const bool mutual = lane.long_out != 0;
+  if (mutual && h.source < rank_) return h.fetches != 0;
+  FetchTrials& trials = fetch_trials(lane);
+  receive.fetch_trial = &(mutual ? trials.mutual : trials.one_way).of(receive.bytes);
+  return receive.fetch_trial->next();
 }
 
 void Messenger::end_long_receive(Transfer& receive) {
@@ -52,6 +59,11 @@ void Messenger::end_long_receive(Transfer& receive) {
   if (receive.fetch_trial) receive.fetch_trial->took(per_byte(receive.matched));
   // All since the first packet counts: how it is kept also changes how soon the peer can copy what is next.
   if (receive.begin != 0 && is_large(receive)) keep_trials_.of(receive.bytes).took(per_byte(receive.begin));
+  if (is_callers(receive)) {
+    Lane& lane = lanes_[receive.peer];
+    const auto same_tag = lane.receiving.find(receive.tag);
+    if (--same_tag->second.count == 0) lane.receiving.erase(same_tag);
+  }
   receive.owner->on_transfer(receive);
 }
 
@@ -144,16 +156,19 @@ int Messenger::fetch_slice(uint32_t peer, Lane& lane) {
     receive.moved += bytes;
     if (receive.moved < receive.bytes) return 1;
   }
-  lane.fetches.erase(lane.fetches.begin());
   if (!fetched.ok()) {
     log(LogLevel::kInfo, "rank {} fetches no long messages from rank {} any more, which sends them: {}",
         rank_, peer, fetched.message());
     lane.may_fetch = false;
-    receive.moved = 0;
-    receive.fetch_trial = nullptr;
-    ready(receive);
+    for (auto& [tag, receives] : lane.receiving) receives.fetched = false;
+    for (Transfer* const unfetched : std::exchange(lane.fetches, {})) {
+      unfetched->moved = 0;
+      unfetched->fetch_trial = nullptr;
+      ready(*unfetched);
+    }
     return 1;
   }
+  lane.fetches.erase(lane.fetches.begin());
   PacketHeader end = header(PacketKind::kFetched);
   end.id = receive.peer_id;
   control(peer, end);

@@ -356,6 +356,7 @@ void Messenger::clear() {
     lane.fetches.clear();
     lane.long_out = lane.swapped_in = 0;
     lane.announced.clear();
+    lane.receiving.clear();
     lane.arriving = nullptr;
     lane.arriving_kept = nullptr;
   }

@@ -16,7 +16,7 @@
 // exchange go one way together: that of the lower one.
 //
 // Messages with one tag to one rank end in the order in which they were sent: none is eager while one before
-// it is announced. Others may overtake.
+// it is announced, and a long one goes the way of those before it that are under way. Others may overtake.
 //
 // What nobody waits for yet stays where it has come for a few passes, if that is shared memory: most receives
 // are posted soon, and a copy less is needed then.
@@ -167,6 +167,11 @@ class Messenger {
     WayTrials mutual{kMostMutualEager << 1, true};  // while this rank sends there, too
     WayTrials one_way{kMostMutualEager << 1, false};
   };
+  // A caller's, of one tag, that have been announced and have not ended.
+  struct LongReceives {
+    uint32_t count = 0;
+    bool fetched = false;
+  };
   struct Lane {
     std::deque<Control> control;
     std::deque<Transfer*> messages;                    // sends, in the order they were posted
@@ -180,12 +185,13 @@ class Messenger {
     Transfer* arriving = nullptr;
     Unexpected* arriving_kept = nullptr;
     CopyIn copy_in;
-    uint32_t long_out = 0;                      // long sends that have not ended
-    bool may_fetch = true;                      // that has not failed
-    std::unique_ptr<FetchTrials> fetch_trials;  // from the first long message on
-    uint32_t swapped_in = 0;                    // long receives under way as kDataSwap
-    bool may_begin = false;                     // see stream_packet()
-    uint32_t refusals = 0;                      // since something came that was waited for
+    std::unordered_map<uint64_t, LongReceives> receiving;  // by tag
+    uint32_t long_out = 0;                                 // long sends that have not ended
+    bool may_fetch = true;                                 // that has not failed
+    std::unique_ptr<FetchTrials> fetch_trials;             // from the first long message on
+    uint32_t swapped_in = 0;                               // long receives under way as kDataSwap
+    bool may_begin = false;                                // see stream_packet()
+    uint32_t refusals = 0;                                 // since something came that was waited for
     bool empty() const { return control.empty() && messages.empty() && streams.empty() && fetches.empty(); }
   };
 
@@ -218,6 +224,7 @@ class Messenger {
   bool announce(uint32_t peer, Lane& lane, Transfer& send);
   static FetchTrials& fetch_trials(Lane& lane);
   void receive_long(Transfer& receive, const PacketHeader& announced);
+  bool is_to_be_fetched(Lane& lane, Transfer& receive, const PacketHeader& announced);
   void end_long_receive(Transfer& receive);
   void ready(Transfer& receive);
   Transfer* take_announced(const PacketHeader& answer);  // null: a problem

@@ -97,13 +97,12 @@ TEST_F(Fetch, OnlyWhatIsOffered) {
 // Also if some of it has been fetched already.
 TEST_F(Fetch, WhatCannotBeReadIsSent) {
   fetch_a_slice();
-  from_b.broken = true;
+  from_b.fails = 1;
   std::fill(buffer.begin(), buffer.end(), std::byte{});
   settle();
   EXPECT_EQ(buffer, data);
   EXPECT_EQ(sent.count, 1);
   EXPECT_EQ(received.count, 1);
-  from_b.broken = false;
   EXPECT_EQ(exchange(kBytes), std::pair(false, false)) << "it is not tried again";
   EXPECT_EQ(exchange(kBytes, kBytes), std::pair(false, true)) << "by this rank";
 }

@@ -25,9 +25,9 @@ struct Wire final : Transport {
   bool link = false;  // is one where packets queue
   size_t parted = 0;  // packets that may come in parts
   size_t past = 0;    // packets that their receiver keeps past the cache
-  // Whether peers may read memory, whether that works, and how many bytes were read.
-  bool gives = false, broken = false;
-  size_t fetched = 0;
+  // Whether peers may read memory, how many of the next reads fail, and how many bytes were read.
+  bool gives = false;
+  size_t fails = 0, fetched = 0;
   // The longest packet that is answered where it came, 0: none is; every how many looks there is no room for
   // an answer; and how many were. `place`: of the packet that is being handed over to whom this is from.
   size_t most_to_answer = 0, refuses = 0, looks = 0, answers = 0;
@@ -58,7 +58,10 @@ struct Wire final : Transport {
   }
   bool gives_memory() const override { return gives; }
   Status fetch(PeerId, uint64_t address, std::span<std::byte> to) override {
-    if (broken) return error(FLOE_ERR_SYSTEM, "process_vm_readv: not permitted");
+    if (fails != 0) {
+      --fails;
+      return error(FLOE_ERR_SYSTEM, "process_vm_readv: not permitted");
+    }
     std::memcpy(to.data(), reinterpret_cast<const void*>(address), to.size());
     fetched += to.size();
     return {};

@@ -8,6 +8,8 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <deque>
+#include <mutex>
 #include <string_view>
 #include <utility>
 
@@ -124,6 +126,56 @@ void long_messages(const Rank& r) {
     }
 }
 
+// Some are always under way, of which each may go another way.
+void long_messages_of_a_tag(const Rank& r) {
+  const uint32_t peer = r.rank ^ 1;
+  if (peer >= r.size) return;
+  constexpr size_t kMessages = kSanitized ? 24 : 60, kUnderWay = 3;
+  struct Ended {
+    std::mutex mutex;
+    std::vector<size_t> numbers{};
+  };
+  struct Message {
+    size_t number;
+    Ended* ended;
+    std::vector<uint8_t> data;
+    Request request{};
+  };
+  const auto bytes = [](size_t number) { return 1'200'000 + number % 4 * 1'000'001; };
+  const auto fill = [](uint32_t rank, size_t number) { return static_cast<uint8_t>(rank * 50 + number); };
+  const auto complete = [](void* user, floe_status_t, const char*) {
+    const auto* const message = static_cast<Message*>(user);
+    const std::lock_guard lock(message->ended->mutex);
+    message->ended->numbers.push_back(message->number);
+  };
+  Ended sent, received;
+  std::deque<Message> out, in;
+  for (size_t number = 0; number < kMessages + kUnderWay; ++number) {
+    if (number >= kUnderWay) {
+      ASSERT_FLOE_OK(in.front().request.wait());
+      ASSERT_FLOE_OK(out.front().request.wait());
+      const size_t ended = number - kUnderWay;
+      ASSERT_TRUE(in.front().data == std::vector<uint8_t>(bytes(ended), fill(peer, ended))) << ended;
+      in.pop_front();
+      out.pop_front();
+    }
+    if (number >= kMessages) continue;
+    in.push_back({number, &received, std::vector<uint8_t>(bytes(number))});
+    out.push_back({number, &sent, std::vector<uint8_t>(bytes(number), fill(r.rank, number))});
+    for (Message* const message : {&in.back(), &out.back()}) {
+      auto& [of, ended, data, request] = *message;
+      ASSERT_FLOE_OK(message == &in.back()
+                         ? floe_recv(r.comm, data.data(), data.size(), FLOE_UINT8, peer, 7, request.out())
+                         : floe_send(r.comm, data.data(), data.size(), FLOE_UINT8, peer, 7, request.out()));
+      ASSERT_FLOE_OK(floe_request_on_complete(request.get(), complete, message));
+    }
+  }
+  for (const Ended* ended : {&sent, &received}) {
+    ASSERT_EQ(ended->numbers.size(), kMessages);
+    EXPECT_TRUE(std::ranges::is_sorted(ended->numbers)) << testing::PrintToString(ended->numbers);
+  }
+}
+
 bool shares_memory() {
   const char* const shm = std::getenv("FLOE_SHM");
   return !shm || std::string_view(shm) != "off";
@@ -149,6 +201,7 @@ TEST_P(ProcessRanks, RandomSequences) { run(random_sequences); }
 TEST_P(ProcessRanks, ManySmallOnesBackToBack) { run(many_small_ones); }
 TEST_P(ProcessRanks, MessagesAroundTheRing) { run(messages_around_the_ring); }
 TEST_P(ProcessRanks, LongMessages) { run(long_messages); }
+TEST_P(ProcessRanks, LongMessagesOfATagEndInOrder) { run(long_messages_of_a_tag); }
 
 // Every second rank; the others may.
 TEST(LongMessages, WhereNoMemoryOfPeersMayBeRead) {
@@ -195,6 +248,7 @@ TEST_P(MixedPaths, RandomSequences) { run(random_sequences); }
 TEST_P(MixedPaths, ManySmallOnesBackToBack) { run(many_small_ones); }
 TEST_P(MixedPaths, MessagesAroundTheRing) { run(messages_around_the_ring); }
 TEST_P(MixedPaths, LongMessages) { run(long_messages); }
+TEST_P(MixedPaths, LongMessagesOfATagEndInOrder) { run(long_messages_of_a_tag); }
 
 INSTANTIATE_TEST_SUITE_P(Ranks, MixedPaths, testing::Values(3, 4, 8));
 

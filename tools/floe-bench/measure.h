@@ -76,8 +76,8 @@ struct IdleWork {
 
 // `iterations` calls of `function` with new data each, every one timed alone, after another one, which is
 // not; the results of that and of the last are checked. To check takes longer than a call, and not as long on
-// each rank: then ranks `meet`, or whoever is done first would measure the others' checks. False as soon as
-// one of both returns false.
+// each rank, nor does it to take buffers out of the caches: then ranks `meet`, or whoever is done first would
+// measure how late the others are. False as soon as one of both returns false.
 template <class Function, class Meet>
 bool measure(const Case& what, const Call& call, const Ticks& ticks, uint64_t iterations, Function&& function,
              Meet&& meet, Timings& timings) {
@@ -98,6 +98,7 @@ bool measure(const Case& what, const Call& call, const Ticks& ticks, uint64_t it
     if (what.manner.cold) {
       floe_bench_flush(call.send, send_count * element);
       floe_bench_flush(call.recv, recv_count * element);
+      if (!meet()) return false;
     }
     const uint64_t cpu_begin = what.manner.cpu ? process_cpu_ns() : 0;
     const uint64_t begin = Ticks::now();

@@ -163,11 +163,12 @@ void long_messages_of_a_tag(const Rank& r) {
     in.push_back({number, &received, std::vector<uint8_t>(bytes(number))});
     out.push_back({number, &sent, std::vector<uint8_t>(bytes(number), fill(r.rank, number))});
     for (Message* const message : {&in.back(), &out.back()}) {
-      auto& [of, ended, data, request] = *message;
+      std::vector<uint8_t>& data = message->data;
+      floe_request_t** const request = message->request.out();
       ASSERT_FLOE_OK(message == &in.back()
-                         ? floe_recv(r.comm, data.data(), data.size(), FLOE_UINT8, peer, 7, request.out())
-                         : floe_send(r.comm, data.data(), data.size(), FLOE_UINT8, peer, 7, request.out()));
-      ASSERT_FLOE_OK(floe_request_on_complete(request.get(), complete, message));
+                         ? floe_recv(r.comm, data.data(), data.size(), FLOE_UINT8, peer, 7, request)
+                         : floe_send(r.comm, data.data(), data.size(), FLOE_UINT8, peer, 7, request));
+      ASSERT_FLOE_OK(floe_request_on_complete(*request, complete, message));
     }
   }
   for (const Ended* ended : {&sent, &received}) {
